@@ -173,7 +173,7 @@ def _is_empty(value: ast.expr) -> bool:
         return not value.elts and not isinstance(value, ast.Tuple)
     if isinstance(value, ast.Dict):
         return not value.keys
-    called = isinstance(value, ast.Call) and ast.unparse(value.func).split(".")[-1].split("[")[0]
+    called = isinstance(value, ast.Call) and not value.args and ast.unparse(value.func).split(".")[-1].split("[")[0]
     return called in {"dict", "list", "set", "deque", "defaultdict", "WeakSet", "WeakValueDictionary", "Counter"}
 
 

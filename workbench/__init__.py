@@ -149,7 +149,7 @@ for _room, _names in {
     "kernels.reading.native": "func_native",
     "launches.sums": "utils",
     "optim.descend": "descend",
-    "optim.packing": "pack",
+    "arrays.packing": "pack",
     "rockets": "demo",
     "tapes.capture": "ScopedCapture capture capture_launch Graph",
     "tapes.checkpoint": "checkpoint",
@@ -187,7 +187,7 @@ for _room, _names in {
 }.items():
     _LATER.update({_name: f"{_room}:{_name}" for _name in _names.split()})
 # Not offered: these modules (what is in them is) and what pytest writes into a module whose `assert` it explains.
-_ROOMS = set("arrays derivatives device errors geometry kernels launches records tables tapes warp".split())
+_ROOMS = {"arrays", "derivatives", "device", "display", "errors", "geometry", "kernels", "launches", "tapes", "warp"}
 __all__ = sorted({name for name in globals() if name[0] not in "_@"} - _ROOMS | set(_LATER))  # noqa: PLE0605
 __dir__ = __all__.copy
 _LATER["load_ipython_extension"] = "viz.live.tape_magic:load_ipython_extension"  # for IPython alone, so not offered

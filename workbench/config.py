@@ -7,8 +7,10 @@ Every switch is validated when set; an unknown name is an error, so that a typo 
 from __future__ import annotations
 
 import enum
+import itertools
 import os
 from collections.abc import Callable
+from functools import cache
 from typing import TYPE_CHECKING, Any
 
 from .errors import LaunchError
@@ -105,9 +107,12 @@ MODULE_OPTIONS: dict[str, Any] = {
 }
 
 
-_settings: dict[tuple, int] = {}
+@cache
+def _number_of(settings: tuple[object, ...]) -> int:
+    return next(_numbers)
 
 
+_numbers = itertools.count()
 _ALIASES = {"kernel_cache_dir": "cache_dir"}
 
 
@@ -223,7 +228,7 @@ class Config:
             raise LaunchError(f"config.{name} = {value!r}: {error}", slug="config") from None
         super().__setattr__(name, value)
         kept = tuple(getattr(self, n, None) for n in ("backend", "race_guard", "threads", "deterministic"))
-        super().__setattr__("switches", _settings.setdefault(kept, len(_settings)))
+        super().__setattr__("switches", _number_of(kept))
 
     def bounds(self, value: object) -> bool | str:
         """A launch's own `check_bounds`; the switch where it is None. Raises LaunchError [config]."""

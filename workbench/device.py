@@ -58,7 +58,6 @@ DeviceLike = Device | str | None
 XpArray = np.ndarray  # or one of CuPy, which has no types and the same interface: an array of `xp(device)`
 
 cpu = Device("cpu")
-_cuda: dict[int, Device] = {}
 _default: Device = cpu
 
 
@@ -110,9 +109,14 @@ def get_device(ident: str | Device | None = None) -> Device:
         return cpu
     kind, _, number = full.partition(":")
     if kind == "cuda" and number.isdigit() and int(number) < cuda_count():
-        return _cuda.setdefault(int(number), Device(full, int(number)))
+        return _gpu(int(number))
     here = ", ".join(["cpu", *(f"cuda:{i}" for i in range(cuda_count()))])
     raise LaunchError(f"there is no device {ident!r}", slug="device", why=f"Here: {here}.", instead='device="cpu"')
+
+
+@cache
+def _gpu(number: int) -> Device:
+    return Device(f"cuda:{number}", number)
 
 
 def set_device(ident: str | Device) -> None:

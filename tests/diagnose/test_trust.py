@@ -15,8 +15,8 @@ from tests.support.trust_fresh import FRESH
 from tests.support.trust_programs import CASES, bouncing, integrated, many, spring, staircase
 from workbench.diagnose import trust as trusting
 from workbench.diagnose.loop_turns import _TurnCounter
+from workbench.display import ProgressBar
 from workbench.kernels.passes.decisions import with_decisions
-from workbench.tables import ProgressBar
 from workbench.tapes.private_copies import Launch, flat_program
 
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import threading
 from concurrent.futures import ThreadPoolExecutor
+from functools import cache
 from pathlib import Path
 from types import ModuleType
 from typing import Any
@@ -13,7 +14,7 @@ import pytest
 from tqdm import tqdm
 
 import workbench as wb
-from workbench import tables
+from workbench import display
 from workbench.kernels.compile import c_compiler, c_library
 from workbench.kernels.modules import get_module
 from workbench.launches import executable
@@ -115,10 +116,10 @@ def test_kernels_of_a_module_are_compiled_side_by_side_under_a_bar(compiled, tmp
         return make(command, text, *given)
 
     monkeypatch.setattr(c_compiler, "_run", met)
-    monkeypatch.setattr(c_library, "_builders", ThreadPoolExecutor(2))
+    monkeypatch.setattr(c_library, "_builders", cache(lambda: ThreadPoolExecutor(2)))
     monkeypatch.setattr(executable, "BAR_AFTER_S", 0.0)
-    monkeypatch.setattr(tables, "BAR_AFTER_S", 0.0)
-    monkeypatch.setattr(tables, "_bar_here", lambda: tqdm)  # as on a terminal
+    monkeypatch.setattr(display, "BAR_AFTER_S", 0.0)
+    monkeypatch.setattr(display, "_bar_here", lambda: tqdm)  # as on a terminal
     head = TEXT.partition("@wb.kernel\ndef any_type")[0]
     wb.load_module(written(tmp_path, "side_by_side", head))
     assert len(compiled) == 4 and "compiling kernels" in capsys.readouterr().err

@@ -6,7 +6,7 @@ import io
 
 import pytest
 
-from workbench import tables
+from workbench import display
 
 
 class Terminal(io.StringIO):
@@ -15,7 +15,7 @@ class Terminal(io.StringIO):
 
 
 def worked(count: int = 3) -> None:
-    with tables.ProgressBar(count, "steps") as bar:
+    with display.ProgressBar(count, "steps") as bar:
         for _ in range(count):
             bar.update()
         bar.say("behind it")
@@ -23,7 +23,7 @@ def worked(count: int = 3) -> None:
 
 @pytest.fixture
 def at_once(monkeypatch):
-    monkeypatch.setattr(tables, "BAR_AFTER_S", 0.0)
+    monkeypatch.setattr(display, "BAR_AFTER_S", 0.0)
 
 
 def test_a_terminal_sees_it(at_once, monkeypatch):
@@ -34,7 +34,7 @@ def test_a_terminal_sees_it(at_once, monkeypatch):
 
 
 def test_what_is_over_soon_shows_nothing(monkeypatch):
-    monkeypatch.setattr(tables, "BAR_AFTER_S", 1e9)
+    monkeypatch.setattr(display, "BAR_AFTER_S", 1e9)
     monkeypatch.setattr("sys.stderr", seen := Terminal())
     worked()
     assert not seen.getvalue()
@@ -49,10 +49,10 @@ def test_no_widget_is_left(at_once, monkeypatch):
     widgets = pytest.importorskip("ipywidgets.widgets.widget")
     from tqdm.notebook import tqdm
 
-    monkeypatch.setattr(tables, "_bar_here", lambda: tqdm)
+    monkeypatch.setattr(display, "_bar_here", lambda: tqdm)
     worked()  # tqdm and ipywidgets make some things once
     before, made = dict(widgets._instances), []
-    monkeypatch.setattr(tables, "_bar_here", lambda: lambda **given: made.append(tqdm(**given)) or made[-1])
+    monkeypatch.setattr(display, "_bar_here", lambda: lambda **given: made.append(tqdm(**given)) or made[-1])
     worked()
     assert len(made) == 1 and made[0].container is not None
     assert widgets._instances == before

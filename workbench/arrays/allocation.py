@@ -22,8 +22,8 @@ from typing import Any, Protocol, TypeVar
 import numpy as np
 
 from ..device import Device, XpArray, catch_up, cpu, get_device, let_follow, xp
+from ..display import bytes_text
 from ..errors import LaunchError, Where
-from ..tables import bytes_text
 from . import capture_log
 from .address_ranges import AddressRanges
 from .interval_index import SpanIndex, WeakSpanSet

@@ -15,11 +15,11 @@ from typing import Any, get_args
 import numpy as np
 
 from ..device import Device, DeviceLike, get_device, on_host, xp
+from ..display import offers
 from ..errors import LaunchError
 from ..kernels import types
 from ..kernels.reading.declare import Refused
 from ..kernels.types import Composite, Type
-from ..records import offers
 from . import capture_log
 from .allocation import LOCK, GradientMemory, allocate, allocation_at, allocation_of, clock, recorder
 from .copying import duplicate, parted

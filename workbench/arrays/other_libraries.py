@@ -9,8 +9,8 @@ from typing import Any
 import numpy as np
 
 from ..device import on_host
+from ..display import Listed
 from ..kernels.types import Array
-from ..records import Listed
 from . import capture_log
 from .allocation import GradientMemory, clock, recorder
 from .gradient_views import open_view

@@ -5,6 +5,7 @@
 
 from __future__ import annotations
 
+import functools
 import itertools
 import math
 from collections.abc import Sequence
@@ -22,21 +23,15 @@ from .host_values import shape_of
 from .span import ShapeLike, Span, row_strides
 
 _serials = itertools.count()  # one number per array, never the same again
-_numbers: dict[tuple, int] = {}
 MOST_LAYOUTS = 1 << 14  # that are told by a number at once
 Key = int | np.integer | slice | EllipsisType | Sequence[Any]  # what arrays are indexed by
-_next = itertools.count()  # not the length of the dict: two threads may add to it at once
+_layouts = itertools.count()
 
 
+@functools.lru_cache(MOST_LAYOUTS)  # no number is given twice, so what is known of forgotten ones stays true
 def _layout_number(dtype: Type, shape: tuple[int, ...], strides: tuple[int, ...], ordinal: int) -> int:
     """An id of (dtype, shape, byte strides, GPU ordinal): equal for equal layouts. It decides the code that runs."""
-    key = dtype, shape, strides, ordinal
-    found = _numbers.get(key)
-    if found is None:
-        if len(_numbers) >= MOST_LAYOUTS:
-            _numbers.clear()  # no number is given twice, so what is known of the old ones stays true
-        found = _numbers.setdefault(key, next(_next))
-    return found
+    return next(_layouts)
 
 
 S = TypeVar("S", bound="StridedArray")

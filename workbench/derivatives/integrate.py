@@ -13,12 +13,12 @@ from typing import Any
 from ..arrays import allocation as memory
 from ..arrays.array import array
 from ..arrays.creation import copy, zeros_like
+from ..arrays.packing import Pack
 from ..errors import LaunchError
 from ..kernels.reading.declare import func
 from ..kernels.types import is_float
 from ..launches.launch import through
 from ..launches.operators import map
-from ..optim.packing import Pack
 from ..tapes.checkpoint import checkpoint
 from .root import root
 

@@ -7,8 +7,8 @@ from dataclasses import dataclass, field
 
 import numpy as np
 
+from ..display import aligned
 from ..errors import GradientError, Where
-from ..tables import aligned
 
 
 @dataclass

@@ -17,8 +17,8 @@ from typing import Any
 
 from ..arrays.allocation import LOCK
 from ..config import config
+from ..display import ProgressBar
 from ..errors import LaunchError
-from ..tables import ProgressBar
 from .serialize import pack, unpack
 
 log = logging.getLogger("workbench")

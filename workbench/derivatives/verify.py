@@ -23,12 +23,12 @@ from ..arrays.array import array, on_device, read_values
 from ..arrays.names import names_in
 from ..arrays.span import ShapeLike, Span
 from ..arrays.workspace import add_into, is_float_memory
+from ..display import ProgressBar
 from ..errors import GradientError
 from ..kernels import ir
 from ..kernels.program import Kernel
 from ..kernels.types import is_float
 from ..launches.launch import launch
-from ..tables import ProgressBar
 from ..tapes.call_arguments import arrays_in, with_arrays
 from ..tapes.events import Event
 from ..tapes.jvp import passing

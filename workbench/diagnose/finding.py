@@ -11,8 +11,8 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
+from ..display import html_table
 from ..errors import Where
-from ..tables import html_table
 
 ENDS = ("died", "not-on-path", "detached")  # one place may end the gradients of several leaves
 SHOWN = 6  # arrays of one finding

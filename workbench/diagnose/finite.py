@@ -16,12 +16,12 @@ import numpy as np
 
 from ..arrays.array import array
 from ..arrays.workspace import Workspace
+from ..display import bytes_text
 from ..errors import KernelError, Where, WorkbenchError
 from ..kernels import ir
 from ..kernels.interpreter import run
 from ..kernels.ops import Row, control, memory, scalar, vectors
 from ..kernels.types import Array
-from ..tables import bytes_text
 from ..tapes.events import Event
 from ..tapes.replay import ReplayedTape, keep_all
 from ..tapes.rerun import Enough, is_number, run_adjoint, run_primal

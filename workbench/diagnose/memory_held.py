@@ -10,7 +10,7 @@ from collections import Counter
 from dataclasses import dataclass
 
 from ..arrays.allocation import Allocation
-from ..tables import aligned, bytes_text, html_table
+from ..display import aligned, bytes_text, html_table
 from ..tapes.tape import Tape
 
 HEAD = ("what", "bytes", "of", "held by", "why")

@@ -27,7 +27,6 @@ from ..kernels.ir import Stmt, walk as statements
 from ..kernels.passes.decisions import decides, decisions, with_decisions
 from ..kernels.program import Program
 from ..kernels.types import uint64
-from ..launches.arguments import views
 from ..tapes.capture import Capture
 from ..tapes.events import Event
 from ..tapes.private_copies import Launch, Rerun, flat_program
@@ -186,12 +185,7 @@ class Probe(Rerun):
         with self._moved(move):
             for step in self.steps[:k]:
                 step(False)
-            launch = self.launches[k][1]
-            numbers = [read_values(a)[0] if n in launch.declared else a for n, a in enumerate(launch.flat)]
-            args = [
-                on_host(v).copy() if isinstance(v, np.ndarray) or hasattr(v, "get") else v
-                for v in views(launch.program.function, numbers)
-            ]
+            args = self.launches[k][1].values()
             self._decide(k)(False)
             return args, on_host(self._records[k].data).copy()
 

@@ -10,8 +10,8 @@ from dataclasses import replace
 from ..arrays.allocation import Allocation
 from ..arrays.array import array
 from ..arrays.span import Span
+from ..display import bytes_text
 from ..errors import GradientError, KernelError
-from ..tables import bytes_text
 from ..tapes.events import Event
 from ..tapes.needed_bytes import START
 from .finding import Finding

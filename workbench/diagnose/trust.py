@@ -22,10 +22,10 @@ from ..arrays import allocation as memory
 from ..arrays.array import array, on_device
 from ..arrays.workspace import Workspace, is_float_memory
 from ..derivatives.sweep import spread
+from ..display import ProgressBar, png
 from ..errors import GradientError, Where
 from ..kernels.ir import walk as statements
 from ..kernels.ops.memory import ATOMIC_MAX, ATOMIC_MIN
-from ..tables import ProgressBar, png
 from ..tapes.events import Event
 from ..tapes.jvp import carry_tangents, check_direction, shadow_of
 from ..tapes.private_copies import leaves

@@ -20,8 +20,8 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from ..config import config
+from ..display import offers
 from ..errors import KernelError, LaunchError
-from ..records import Itself, offers
 from . import show
 from .analysis import launch_ranges
 from .analysis.accesses import relevant_scalars
@@ -46,7 +46,7 @@ from .reading.optional_arrays import NONE, MissingArrays, certain
 from .reading.reader import Reading, read
 from .reading.source import Source, source
 from .recursion import recursive
-from .types import Array, Composite, Handle, Scalar, Struct, Type, covers, is_float, is_open
+from .types import Array, Composite, Handle, Itself, Scalar, Struct, Type, covers, is_float, is_open
 
 MOST_PLANS = 3000  # of one program, 2 to 6 kB each: every number that an index uses has a plan, made or moved
 

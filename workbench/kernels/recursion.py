@@ -13,8 +13,7 @@ R = TypeVar("R")
 
 CALLS = 25_000  # of a sum of three thousand terms, which is as many as Python itself takes in one line
 _lock = threading.Lock()
-_inside = 0
-_before = 0
+_limits: list[int] = []  # that the calls under way have found, of all threads; only the first is the user's
 
 
 def recursive(function: Callable[P, R]) -> Callable[P, R]:
@@ -25,18 +24,15 @@ def recursive(function: Callable[P, R]) -> Callable[P, R]:
 
     @functools.wraps(function)
     def run(*args: P.args, **kwargs: P.kwargs) -> R:
-        global _inside, _before
         with _lock:
-            if not _inside:
-                _before = sys.getrecursionlimit()
-                sys.setrecursionlimit(max(_before, CALLS))
-            _inside += 1
+            _limits.append(sys.getrecursionlimit())
+            sys.setrecursionlimit(max(_limits[0], CALLS))
         try:
             return function(*args, **kwargs)
         finally:
             with _lock:
-                _inside -= 1
-                if not _inside:
-                    sys.setrecursionlimit(_before)
+                found = _limits.pop()
+                if not _limits:
+                    sys.setrecursionlimit(found)
 
     return run

@@ -15,8 +15,17 @@ from typing import Any, Self
 
 import numpy as np
 
-from ..records import Itself
 from . import host_products, type_queries
+
+
+class Itself:
+    """Base of objects of which there is one: `copy` and `deepcopy` give the object itself."""
+
+    def __copy__(self) -> Self:
+        return self
+
+    def __deepcopy__(self, memo: object) -> Self:
+        return self
 
 
 class Type(Itself, type_queries.Asked):

@@ -15,6 +15,7 @@ import numpy as np
 from ..arrays import capture_log
 from ..config import config
 from ..device import catch_up, get_device, let_follow, on_host, reports, xp
+from ..display import BAR_AFTER_S, ProgressBar
 from ..errors import GradientError, WorkbenchError, outside
 from ..kernels.analysis import launch_ranges, work as cost
 from ..kernels.analysis.launch_form import LaunchForm
@@ -39,7 +40,6 @@ from ..kernels.ops import memory as rows
 from ..kernels.passes import simplify
 from ..kernels.program import Program
 from ..kernels.recursion import recursive
-from ..tables import BAR_AFTER_S, ProgressBar
 from . import thresholds
 from .private_sums import Shares, shares
 

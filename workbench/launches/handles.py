@@ -5,6 +5,7 @@ from __future__ import annotations
 import itertools
 import weakref
 from collections.abc import Callable, Iterable, Sequence
+from functools import cache
 from operator import attrgetter
 from typing import Any, SupportsIndex, TypeVar
 
@@ -20,7 +21,6 @@ from ..kernels.types import Array, Handle, Struct, Type
 Owner = TypeVar("Owner")
 _numbers = itertools.count(0x5B_0000_0000_0001)  # far from the numbers that programs have for other things
 _living: weakref.WeakValueDictionary[int, Any] = weakref.WeakValueDictionary()
-_empty: dict[str, Any] = {}
 
 
 class NotBuilt(LookupError):
@@ -126,11 +126,10 @@ def part_of(handle: Handle, number: SupportsIndex, field: str) -> Any:
     return attrgetter(field)(thing)
 
 
+@cache
 def _nothing(handle: Handle) -> Any:
-    if handle.name not in _empty:
-        with capture_log.paused():
-            _empty[handle.name] = handle.empty()
-    return _empty[handle.name]
+    with capture_log.paused():
+        return handle.empty()
 
 
 # ---- numbers that a kernel chooses

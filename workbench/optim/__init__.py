@@ -5,9 +5,9 @@ captured, looked at, and differentiated like any program. The gradient of a line
 `sparse` downwards.
 """
 
+from ..arrays.packing import Pack
 from . import linear
 from .descend import Descent
-from .packing import Pack
 from .steps import SGD, Adam
 
 __all__ = ["SGD", "Adam", "Descent", "Pack", "linear"]

@@ -12,8 +12,8 @@ import numpy as np
 
 from ..arrays.array import array, clone, read_values
 from ..arrays.creation import copy
+from ..display import ProgressBar, png
 from ..errors import GradientError
-from ..tables import ProgressBar, png
 from ..tapes.jit import Jit
 from ..tapes.tape import Tape
 from .steps import Adam

@@ -19,9 +19,9 @@ from ..arrays import allocation, capture_log
 from ..arrays.gradient_views import sync_views
 from ..config import config
 from ..device import DeviceLike
+from ..display import offers
 from ..errors import GradientError, LaunchError
 from ..kernels.compile import thread_pool
-from ..records import offers
 from . import cuda_graph
 from .events import checksum_of, clock
 from .publish import gradients_of

@@ -20,9 +20,9 @@ from ..arrays.allocation import Allocation
 from ..arrays.array import array
 from ..arrays.span import Span
 from ..arrays.workspace import Workspace
+from ..display import ProgressBar
 from ..errors import GradientError, LaunchError, Where
 from ..launches.handles import owner_of
-from ..tables import ProgressBar
 from .events import Event, checksum_of, clock
 from .kinds import FUNC, LOOP
 from .recording import Recording

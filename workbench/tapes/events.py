@@ -19,9 +19,9 @@ from ..arrays.interval_index import Intervals
 from ..arrays.ports import version_counters
 from ..arrays.span import Span
 from ..device import on_host
+from ..display import offers
 from ..errors import Where
 from ..kernels.program import Leaf
-from ..records import offers
 from .kinds import Kind
 
 

@@ -18,13 +18,14 @@ from ..arrays.array import array, array_on, on_device, read_values
 from ..arrays.host_writes import write_array
 from ..arrays.span import Span
 from ..arrays.workspace import Shadow, Workspace, add_into, leaves as leaves
-from ..device import xp
+from ..device import on_host, xp
 from ..errors import GradientError, Where
 from ..kernels.ir import Function
 from ..kernels.passes.tangent import joint
 from ..kernels.passes.to_float64 import wide, widen
 from ..kernels.program import Leaf, Program
 from ..kernels.types import Composite, is_float
+from ..launches.arguments import views
 from ..launches.command import Command
 from ..launches.plan import plan
 from . import conventions
@@ -93,13 +94,22 @@ class Launch:
 
     def run(self, record: bool) -> None:
         """Launch on the present contents of the copies; `record`: by the open tape."""
-        flat = [self._number(k) if k in self.declared else a for k, a in enumerate(self.flat)]
+        flat = self._numbered()
         command = Command(self.program, plan(self.program, self.dims, flat, None), flat)
         command.places, command.declared = list(self.flat), self.declared
         command.launch(record)
 
-    def _number(self, k: int) -> Any:
-        value = read_values(self.flat[k])[0]
+    def values(self) -> list[Any]:
+        """The arguments as the interpreter takes them, on the host, with the present contents of the copies."""
+        found = views(self.program.function, self._numbered())
+        return [on_host(v).copy() if isinstance(v, np.ndarray) or hasattr(v, "get") else v for v in found]
+
+    def _numbered(self) -> list[Any]:
+        return [self._number(a) if k in self.declared else a for k, a in enumerate(self.flat)]
+
+    @staticmethod
+    def _number(declared: array) -> Any:
+        value = read_values(declared)[0]
         return value.copy() if np.ndim(value) else value.item()
 
 

@@ -19,9 +19,9 @@ from ..arrays.copying import ask_alike
 from ..arrays.scalar import scalar
 from ..arrays.span import Span
 from ..device import on_host
+from ..display import offers
 from ..errors import GradientError
 from ..kernels.types import Struct
-from ..records import offers
 from .events import Event, Scope, checksum_of
 from .jvp import passing
 from .private_copies import CopiedArrays, Rerun, closed, name_of, pinned, refuse_foreign

@@ -14,8 +14,8 @@ from ..arrays.array import array
 from ..arrays.missing_methods import place_absent
 from ..arrays.workspace import Shadow, Workspace, is_float_memory, shadow_view
 from ..device import on_host
+from ..display import Listed, offers
 from ..errors import GradientError, LaunchError
-from ..records import Listed, offers
 from . import conventions
 from .backward_cache import CompiledBackward, compiled_backward
 from .cross_tape import CrossTapeSearch

@@ -11,7 +11,7 @@ from test_watch import X, parameters
 from tqdm import tqdm
 
 import workbench as wb
-from workbench import tables
+from workbench import display
 
 pytestmark = [pytest.mark.needs_warp, pytest.mark.needs_cc]
 
@@ -187,12 +187,12 @@ def test_reading_kernels_shows_a_bar_once_it_has_taken_long_where_somebody_looks
         assert seen.launches.progress.done == 2
         return capsys.readouterr().err
 
-    monkeypatch.setattr(tables, "_bar_here", lambda: tqdm)
+    monkeypatch.setattr(display, "_bar_here", lambda: tqdm)
     assert read() == "", "it took no second"
-    monkeypatch.setattr(tables, "BAR_AFTER_S", -1.0)
+    monkeypatch.setattr(display, "BAR_AFTER_S", -1.0)
     assert "reading kernels" in read()
     monkeypatch.undo()
-    monkeypatch.setattr(tables, "BAR_AFTER_S", -1.0)
+    monkeypatch.setattr(display, "BAR_AFTER_S", -1.0)
     assert read() == "", "there is no terminal"
 
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import ctypes
 import os
-import threading
+from functools import cache
 from typing import TYPE_CHECKING
 
 from .c_compiler import build, library_path
@@ -51,21 +51,14 @@ class Compiled:
 
 
 _loaded: dict[tuple[str, str, tuple[str, ...]], Compiled] = {}
-_lock = threading.Lock()
 
 
 def load(text: str, name: str, flags: tuple[str, ...] = ()) -> Compiled:
     """The function `name` of `text`, compiled at most once per machine and loaded at most once per process."""
-    return _loaded.get((text, name, flags)) or _kept(Compiled(build(text, flags), name), text, flags)
+    key = text, name, flags
+    return _loaded.get(key) or _loaded.setdefault(key, Compiled(build(text, flags), name))
 
 
-def _kept(made: Compiled, text: str, flags: tuple[str, ...]) -> Compiled:
-    """The first `Compiled` stored for this text, name and flags: `made`, or another thread's."""
-    with _lock:
-        return _loaded.setdefault((text, made.name, flags), made)
-
-
-_builders: ThreadPoolExecutor | None = None
 _coming: list[Future] = []  # that nobody has seen complete
 
 
@@ -74,18 +67,20 @@ def begin(text: str, name: str) -> Compiled | Future:
 
     A compiler is a process of its own, so several run side by side.
     """
-    global _builders
     if found := _loaded.get((text, name, ())):
         return found
     if read_sealed(path := library_path(text)) is not None:
-        return _kept(Compiled(path, name), text, ())
-    if _builders is None:
-        from concurrent.futures import ThreadPoolExecutor
-
-        _builders = ThreadPoolExecutor(os.cpu_count() or 1, "workbench-compile")
-    made = _builders.submit(load, text, name)
+        return _loaded.setdefault((text, name, ()), Compiled(path, name))
+    made = _builders().submit(load, text, name)
     _coming[:] = [f for f in _coming if not f.done()] + [made]
     return made
+
+
+@cache
+def _builders() -> ThreadPoolExecutor:
+    from concurrent.futures import ThreadPoolExecutor
+
+    return ThreadPoolExecutor(os.cpu_count() or 1, "workbench-compile")
 
 
 def coming() -> list[Future]:
@@ -100,8 +95,7 @@ def lost(future: Future) -> bool:
 
 def _forked() -> None:
     """The threads of the parent do not exist in a forked child."""
-    global _builders, _lock
-    _builders, _lock = None, threading.Lock()
+    _builders.cache_clear()
     _coming.clear()
 
 

@@ -14,7 +14,7 @@ import importlib.util
 import sys
 from collections.abc import Callable
 from contextlib import suppress
-from functools import lru_cache
+from functools import cache, lru_cache
 from pathlib import Path
 from typing import Any
 
@@ -164,17 +164,16 @@ class Loaded:
             self._launch(*given)
 
 
-_loaded: dict[tuple[int, str, str], Loaded] = {}
-
-
 def load(text: str, name: str) -> Loaded:
     """The kernel `name` of `text` on the current device, loaded at most once per process and device."""
     import cupy
 
-    key = (cupy.cuda.runtime.getDevice(), text, name)
-    if key not in _loaded:
-        _loaded[key] = Loaded(text, name)
-    return _loaded[key]
+    return _loaded(cupy.cuda.runtime.getDevice(), text, name)
+
+
+@cache
+def _loaded(device: int, text: str, name: str) -> Loaded:
+    return Loaded(text, name)
 
 
 class Fitting:

@@ -19,7 +19,6 @@ from typing import Any
 import numpy as np
 
 from ...errors import KernelError, LaunchError
-from ...records import Itself
 from .. import types as T
 from ..ir import Region
 from ..ops.examples import documented
@@ -30,7 +29,7 @@ from . import refused_syntax
 from .overloads import attached, beside, candidates, cell
 
 
-class Func(Itself):
+class Func(T.Itself):
     """A function for use in kernels: inlined there, plain Python on the host.
 
     `grad` is the Python function of a custom adjoint, `replay` the one to run in its place in the reverse pass.

@@ -25,11 +25,12 @@ class Fence:
     slug: str
 
 
-FENCES: dict[str, Fence] = {}
-for _why, _rows in paragraphs("refused_syntax.txt", __file__).items():
-    for _row in _rows.splitlines():  # node | slug | what cannot be | what to write, with // between its lines
-        _name, _slug, _what, _instead = _row.split(" | ")
-        FENCES[_name] = Fence(_what, _why.strip("-"), _instead.replace("//", "\n"), _slug)
+FENCES = {
+    name: Fence(what, why.strip("-"), instead.replace("//", "\n"), slug)
+    for why, rows in paragraphs("refused_syntax.txt", __file__).items()
+    for row in rows.splitlines()  # node | slug | what cannot be | what to write, with // between its lines
+    for name, slug, what, instead in [row.split(" | ")]
+}
 
 
 def refuse(name: str, where: Where | None) -> KernelError:

@@ -17,10 +17,10 @@ from ...arrays.span import Span
 from ...arrays.workspace import Workspace
 from ...derivatives.pitfalls import Wrong
 from ...device import on_host
+from ...display import ProgressBar
 from ...errors import GradientError, KernelError
 from ...kernels import ir
 from ...kernels.types import Scalar
-from ...tables import ProgressBar
 from ...tapes.events import Event, KeptBytes
 from ...tapes.reverse import Observer, past_opaque
 from ...tapes.tape import Tape

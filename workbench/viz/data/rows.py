@@ -11,7 +11,7 @@ import re
 from collections.abc import Mapping, Sequence
 from typing import NamedTuple
 
-from ...tables import bytes_text
+from ...display import bytes_text
 from .lanes import BAND, Lane
 from .text import Span, apart, clean, fit, fit_ends, text_width
 from .trace import AllocationTrack, NameRange

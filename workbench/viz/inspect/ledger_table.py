@@ -8,8 +8,8 @@ from typing import Any
 
 import numpy as np
 
+from ...display import aligned, html_table
 from ...errors import Where
-from ...tables import aligned, html_table
 from ..data.marks import LIGHT
 from ..data.text import clean, json_number, json_place
 

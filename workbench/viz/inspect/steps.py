@@ -7,8 +7,8 @@ from typing import Any
 
 import numpy as np
 
+from ...display import aligned, html_table
 from ...errors import Where
-from ...tables import aligned, html_table
 from ..data.text import clean, json_number, json_place
 
 TURNS = 3  # of a loop, at its start and at its end, that a table shows

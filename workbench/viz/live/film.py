@@ -15,8 +15,8 @@ from typing import Any
 import numpy as np
 import traitlets
 
+from ...display import png
 from ...errors import LaunchError
-from ...tables import png
 from ...tapes.tape import Tape
 from ..data.film import FilmReel, FilmTrack, arrow_scale, bounds, largest, reel
 from ..data.film_against import lay_beside

@@ -15,7 +15,7 @@ from typing import Any
 import numpy as np
 from matplotlib.image import imsave
 
-from ...tables import html_table
+from ...display import html_table
 from ..data.film import largest
 from ..data.marks import THEMES, scale_marks
 from ..data.seed_runs import SeedRun, Seeds

@@ -21,9 +21,9 @@ from ...arrays import allocation as memory
 from ...arrays.array import array
 from ...derivatives.pitfalls import Wrong
 from ...diagnose import Finding
+from ...display import ProgressBar
 from ...errors import GradientError, LaunchError
 from ...kernels.types import is_float
-from ...tables import ProgressBar
 from ...tapes.events import Event
 from ...tapes.tape import Tape
 from ..data.against import Against

@@ -18,8 +18,8 @@ import traitlets
 
 from ...arrays import allocation
 from ...arrays.array import array, read_values
+from ...display import png
 from ...kernels.types import Scalar
-from ...tables import png
 from ...tapes.tape import Tape
 from ..data.seed_runs import KINDS, SeedRun, Seeds
 from ..data.snapshot import SIDE, frame_of, picture

@@ -19,9 +19,9 @@ from ...arrays.workspace import Shadow, Workspace, shadow_view
 from ...device import on_host
 from ...diagnose.flow import trusted
 from ...diagnose.rule import seeded_number
+from ...display import png
 from ...errors import GradientError, LaunchError
 from ...kernels.types import Struct, is_float
-from ...tables import png
 from ...tapes.events import Event
 from ...tapes.jvp import carry_tangents, shadow_of
 from ...tapes.tape import Tape

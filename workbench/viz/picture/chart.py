@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from matplotlib.figure import Figure
 
-from ...tables import png
+from ...display import png
 
 
 class Chart(Figure):

@@ -13,8 +13,8 @@ from matplotlib.backends.backend_agg import FigureCanvasAgg
 from matplotlib.collections import LineCollection, PolyCollection
 from matplotlib.colors import LinearSegmentedColormap
 
+from ...display import png
 from ...errors import LaunchError
-from ...tables import png
 from ..data.film import FilmReel, arrow_scale, bounds, largest
 from ..data.marks import LIGHT, scale_marks
 from .chart import Chart

@@ -10,7 +10,7 @@ from collections.abc import Sequence
 from functools import partial
 from typing import TYPE_CHECKING
 
-from ... import tables
+from ... import display
 from ..data.columns import PIECES
 from ..data.envelope import Bars, envelope_text, envelopes, stretches
 from ..data.lanes import Adjoints, Flows, by_lane, cut_memory
@@ -116,7 +116,7 @@ class _EventRows:
         heading = clean(event.heading) if event.facts.step == "launch" else f"{clean(event.heading)} ({event.kind})"
         reads = tuple(_touch(tracks[touch.allocation], touch) for touch in event.touches if touch.how == "read")
         writes = tuple(_touch(tracks[touch.allocation], touch) for touch in event.touches if touch.how != "read")
-        kept = tuple(f"{tables.bytes_text(k.nbytes, 1000)}: {clean(k.reason)}".rstrip(": ") for k in event.kept)
+        kept = tuple(f"{display.bytes_text(k.nbytes, 1000)}: {clean(k.reason)}".rstrip(": ") for k in event.kept)
         flags = tuple(sorted(event_flags(event) - {"kept"}))
         after, before = self._adjoints(n, self.flows, True), self._adjoints(n, self.flows)
         second = () if self.against is None else (self._other(n), tuple(self.against.differences(n)))
@@ -172,7 +172,7 @@ def _aligned(head: Sequence[str], rows: Sequence[Row]) -> str:
         tall = max(1, *(len(row[n]) for n in used))
         lines += [[row[n][k] if k < len(row[n]) else "" for n in used] for k in range(tall)]
     columns = lambda text: round(text_width(text, 1 / 0.56))  # noqa: E731  of a terminal
-    return "\n".join(tables.aligned(lines, rule="─", width=columns))
+    return "\n".join(display.aligned(lines, rule="─", width=columns))
 
 
 def _used(head: Sequence[str], rows: Sequence[Row]) -> list[int]:
@@ -182,4 +182,4 @@ def _used(head: Sequence[str], rows: Sequence[Row]) -> list[int]:
 def _html(caption: str, head: Sequence[str], rows: Sequence[Row]) -> str:
     used = _used(head, rows)
     cells = [["\n".join(map(clean_lines, row[n])) for n in used] for row in rows]
-    return tables.html_table(caption, [head[n] for n in used], cells, style=";vertical-align:top;white-space:nowrap")
+    return display.html_table(caption, [head[n] for n in used], cells, style=";vertical-align:top;white-space:nowrap")

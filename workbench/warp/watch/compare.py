@@ -9,7 +9,7 @@ from typing import Any, Literal
 
 import numpy as np
 
-from ...tables import aligned, html_table
+from ...display import aligned, html_table
 from .events import WarpStep
 
 Verdict = Literal["agrees", "wrong", "unverified", "not asked", "meant"]

@@ -10,11 +10,11 @@ from __future__ import annotations
 from collections.abc import Iterator
 from dataclasses import dataclass
 
+from ...display import aligned, html_table
 from ...kernels import ir
 from ...kernels.ops.memory import ATOMIC_ADD, ATOMIC_SUB
 from ...kernels.ops.scalar import ADD, MUL, SUB
 from ...kernels.types import is_float
-from ...tables import aligned, html_table
 from .events import ForwardDifference, WarpStep
 from .session import Session
 

@@ -10,10 +10,10 @@ from typing import Any
 import numpy as np
 from warp._src import context, types as warp_types, utils as warp_utils
 
+from ...display import ProgressBar
 from ...errors import KernelError
 from ...launches.command import Command
 from ...launches.launch import launch as our_launch
-from ...tables import ProgressBar
 from .adjoint_launches import AdjointLaunch, AdjointSnapshots, Pair
 from .builtin_calls import NATIVE, given_to
 from .hooks import Hooks, Theirs, caller, first_line

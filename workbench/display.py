@@ -1,4 +1,4 @@
-"""Tables as aligned text and as HTML, numbers of bytes as text, figures as PNG, and bars of progress."""
+"""Shown to people: tables as text and HTML, bytes as text, figures as PNG, bars of progress, names in completion."""
 
 from __future__ import annotations
 
@@ -6,8 +6,9 @@ import io
 import sys
 import time
 from collections.abc import Callable, Collection, Sequence
-from typing import Any
+from typing import Any, TypeVar
 
+T = TypeVar("T")
 Lines = Sequence[Sequence[str]]
 
 
@@ -144,3 +145,31 @@ def _bar_here() -> Any:
     from tqdm import tqdm
 
     return tqdm
+
+
+# ---- names in completion
+
+
+class Listed(type):
+    """Metaclass of a class whose own `dir`, which IPython adds to that of its objects, shows what it `offers`, too."""
+
+    def __dir__(cls) -> list[str]:
+        return [name for name in super().__dir__() if name in cls.offered or name.startswith("__")]  # type: ignore[attr-defined]
+
+
+def offers(names: str) -> Callable[[type[T]], type[T]]:
+    """Decorate a class: `dir` and completion show these names of its objects, those of its bases, and Python's own.
+
+    Every other attribute can be used as before.
+    """
+
+    def decorate(cls: type[T]) -> type[T]:
+        cls.offered = frozenset(names.split()) | getattr(cls, "offered", frozenset())  # type: ignore[attr-defined]
+        cls.__dir__ = _offered  # type: ignore[assignment]
+        return cls
+
+    return decorate
+
+
+def _offered(self: Any) -> list[str]:
+    return sorted({*type(self).offered, *(name for name in object.__dir__(self) if name.startswith("__"))})
