@@ -247,9 +247,11 @@ def _passes(one: GradientWalks, row: VerdictRow, *twins: array) -> bool:
 
 
 def aliased(one: GradientWalks, row: VerdictRow) -> Found | None:
-    """Finds memory written through one array and read through another, each with a gradient buffer of its own."""
+    """Finds memory written (or asked about) as one array and read as another, each with a gradient of its own."""
     twin_of = one.session.twins.array
     writers: dict[Any, dict[int, tuple[Any, set[Event]]]] = {}  # by memory: the arrays, and the events that wrote them
+    if (mine := row.subject) is not None:
+        writers[mine.twin.allocation] = {id(mine.theirs): (mine.theirs, set())}
     found: list[tuple[WarpStep, Any, Any]] = []
     for step, entry in zip(one.by_entry, one.entries, strict=True):
         if step is None or not isinstance(entry, list) or step.event is None:

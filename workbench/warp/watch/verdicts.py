@@ -79,9 +79,11 @@ class Verdicts(GradientWalks):
     def _explain(self, wrong_at: dict[int, WarpStep]) -> None:
         """Set the step, cause and remedy of wrong rows.
 
-        `wrong_at`: the step where Warp's buffer of each array first differs; not used of rows that turned out right.
+        `wrong_at`: the step where Warp's buffer of each array first differs; not used of rows that turned out right,
+        but where launches overwrite the array, whose row is of the one gradient at its start.
         """
-        right = {id(row.subject.twin) for row in self.rows if row.verdict in ("agrees", "unverified")}
+        fine = [row.subject for row in self.rows if row.verdict in ("agrees", "unverified")]
+        right = {id(one.twin) for one in fine if not one.written}
         first = max((s for key, s in wrong_at.items() if key not in right), key=lambda s: s.number, default=None)
         for row in self.rows:
             if row.verdict == "wrong" and not row.cause:

@@ -201,6 +201,37 @@ def second_array_on_the_same_memory(x):
     return Outcome(loss, {"x": x})
 
 
+@wrong("alias", launch="square", x=[1.0, 2.0, 3.0])
+def input_read_through_a_second_array(x):
+    """The only kernel that reads x takes its memory as an array that has a gradient of its own."""
+    x = wp.array(x, dtype=float, requires_grad=True)
+    y, copied, loss = fresh(), fresh(), fresh(1)
+    other = wp.array(ptr=x.ptr, shape=(3,), dtype=float, requires_grad=True)
+    with wp.Tape() as tape:
+        wp.copy(copied, x)
+        wp.launch(square, dim=3, inputs=[other], outputs=[y])
+        wp.launch(weighted_sum, dim=3, inputs=[y], outputs=[loss])
+    tape.backward(loss)
+    return Outcome(loss, {"x": x})
+
+
+@wrong("overwritten memory", launch="square_in_place", x=[1.0, 2.0, 3.0])
+def copied_and_overwritten_on_the_first_of_two_tapes(x):
+    """A copy of x is squared where it lies; the loss is on another tape, which starts from what the first has made."""
+    x = wp.array(x, dtype=float, requires_grad=True)
+    y, loss = fresh(), fresh(1)
+    first, second = wp.Tape(), wp.Tape()
+    with first:
+        wp.launch(square, dim=3, inputs=[y], outputs=[fresh()])
+        wp.copy(y, x)
+        wp.launch(square_in_place, dim=3, inputs=[y])
+    with second:
+        wp.launch(weighted_sum, dim=3, inputs=[y], outputs=[loss])
+    second.backward(loss)
+    first.backward()
+    return Outcome(loss, {"x": x})
+
+
 @wrong("host write", launch="square", x=[1.0, 2.0, 3.0])
 def assigned_by_the_host(x):
     """The host gives x its next values before the walk back."""
