@@ -245,8 +245,12 @@ def test_numbers_that_stand_for_nothing_are_refused():
     gc.collect()
     with pytest.raises(wb.LaunchError, match=r"argument 'grid'(.|\n)*no HashGrid(.|\n)*gone(.|\n)*\[handle\]"):
         wb.launch(near, 2, [gone, x, 1.0, out])
-    with pytest.raises(wb.LaunchError, match=r"12345 is the number of no HashGrid"):
-        wb.launch(near, 2, [12345, x, 1.0, out])
+    for number in (1, 12345):
+        with pytest.raises(wb.LaunchError, match=rf"\b{number} is the number of no HashGrid"):
+            wb.launch(near, 2, [number, x, 1.0, out])
+    before = out.numpy().copy()
+    wb.launch(near, 2, [0, x, 1.0, out])
+    np.testing.assert_array_equal(out.numpy(), before)  # 0 is the number of an empty one
 
 
 def test_what_is_no_number_is_refused_at_its_line():

@@ -272,6 +272,9 @@ def test_indices_on_which_the_absence_of_races_rests_must_not_change():
         tape.backward(grads={y: wb.ones(3)})
     graph.replay()
     assert x.grad.list() == [4, 8, 12]
+    with pytest.raises(LaunchError, match="computed inside"), wb.capture():  # a graph in a graph knows it too
+        graph.replay()
+        wb.launch(upward, 3, inputs=[index])
     index.assign(np.array([0, 0, 0], np.int32))
     with pytest.raises(LaunchError, match="indices has changed"):
         graph.replay()

@@ -487,6 +487,35 @@ def local(x: wb.array(dtype=F), w: wb.array(dtype=F), y: wb.array(dtype=F)):
     y[i] = last + z
 
 
+@wb.func
+def halved(a: F):
+    return F(0.5) * a
+
+
+@wb.func_grad(halved)
+def adj_halved(a: F, g: F):
+    wb.adjoint[a] += F(0.5) * g
+
+
+@wb.kernel
+def halves(x: wb.array(dtype=F), w: wb.array(dtype=F), y: wb.array(dtype=F)):
+    i = wb.tid()
+    known = halved(x[i])
+    doubtful = halved(w[i])
+    y[i] = known + doubtful
+
+
+@pytest.mark.usefixtures("starts_not_kept")
+def test_doubt_goes_through_a_function_with_an_adjoint_of_its_own():
+    x, w, y = leaf(X), wb.array(X, dtype=F), wb.zeros(N, dtype=F)
+    with wb.Tape() as tape:
+        wb.launch(halves, N, inputs=[x, w], outputs=[y])
+        wb.launch(straight, N, inputs=[x], outputs=[w])
+    tape.backward(grads={y: wb.full(N, 1.0, dtype=F)})
+    m = tape.microscope(0, 1)
+    assert value(m, "known") == 0.5 * X[1] and value(m, "doubtful") == NOT_KEPT
+
+
 @pytest.mark.usefixtures("starts_not_kept")
 def test_doubt_follows_the_values_through_locals_and_memory():
     """A later launch overwrites `w`. What is written over unknown memory is known; read back is what went in."""
