@@ -7,6 +7,7 @@ import pytest
 
 import workbench as wb
 from tests.support.diagnosed import leaf, line_of
+from workbench.tapes import rerun
 
 pytestmark = pytest.mark.usefixtures("backend")
 N, STEPS = 4, 20
@@ -62,6 +63,14 @@ def test_a_bound_that_one_component_reaches_and_never_leaves_is_told(kernel, lin
     assert found.slug == "saturated" and found.line == line_of(kernel, line)
     assert found.thread == 2 and 9 <= int(found.launch[1:].split()[0]) <= 11
     assert "thread 2" in found.sentence and f"of {STEPS} on this line" in found.sentence
+
+
+def test_threads_that_are_too_long_to_look_at_are_not_judged(monkeypatch):
+    assert run(push, (0.1, 0.2, 1.0, 0.3)).problems
+    monkeypatch.setattr(
+        rerun, "SAMPLE", 34
+    )  # statements: of three of the four threads, the one at its bound among them
+    assert run(push, (0.1, 0.2, 1.0, 0.3)).problems == []
 
 
 def test_bounds_that_are_never_reached_or_left_again_have_no_finding():

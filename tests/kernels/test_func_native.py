@@ -213,6 +213,27 @@ def test_memory_atomics_and_components(backend):
     wb.gradcheck(tape)
 
 
+@pytest.mark.parametrize("bits", [8, 16, 32, 64])
+@pytest.mark.parametrize("sign", ["", "u"])
+def test_integers_of_every_width(sign, bits, backend):
+    """What does not fit goes round, in the width that is written."""
+    name = f"{sign}int{bits}"
+
+    @wb.func_native(f"{name}_t i = ({name}_t)x; i = i + 1; return (int64_t)i;")
+    def after(x: wb.int64) -> wb.int64: ...
+
+    @wb.kernel
+    def k(x: wb.array[wb.int64], y: wb.array[wb.int64]):
+        y[wb.tid()] = after(x[wb.tid()])
+
+    x = np.array([-2, 5, 126, 254, 32766, 65534, 2**31 - 2, 2**32 - 2], np.int64)
+    y = wb.zeros(len(x), dtype=wb.int64)
+    wb.launch(k, len(x), [wb.array(x, dtype=wb.int64), y])
+    with np.errstate(over="ignore"):
+        want = (x.astype(name) + np.dtype(name).type(1)).astype(np.int64)
+    assert y.numpy().tolist() == want.tolist()
+
+
 @pytest.mark.parametrize(
     "text",
     [

@@ -88,8 +88,8 @@ class Field:
         self.loss = wb.zeros(1)
 
     def record(self) -> wb.Tape:
-        self.loss.zero_()
         with wb.Tape() as tape:
+            self.loss.zero_()
             for t in range(3):
                 wb.launch(diffused, 3000, [self.u[t], 3000], [self.u[t + 1]])
             wb.launch(squared, 3000, [self.u[3]], [self.loss])
