@@ -243,3 +243,13 @@ EXACT = [
 @pytest.mark.host_memory("assigned_to_itself", "assigned_view", "assigned_asarray", "array_of_tolist", "array_of_numpy")
 def test_what_the_workbench_can_do_itself_is_exact(kind, step):
     check(kind, step)
+
+
+def test_one_vector_of_a_host_array_is_values_and_no_array():
+    x = wb.array(np.arange(6.0).reshape(2, 3), dtype=wb.vec3, requires_grad=True)
+    y = wb.zeros(1, dtype=wb.vec3)
+    with wb.Tape() as tape:
+        y.assign(x.numpy()[1])
+    assert y.numpy().tolist() == [[3.0, 4.0, 5.0]]
+    with pytest.raises(wb.GradientError, match=r"\[host-values\]"):
+        tape.backward(grads={y: wb.ones(1, dtype=wb.vec3)})
