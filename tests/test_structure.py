@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ast
+import re
 
 import pytest
 
@@ -15,6 +16,19 @@ def test_a_class_name_stands_for_one_thing() -> None:
 
 def test_docstrings_say_instead_of_asking() -> None:
     assert structure.questions() == []
+
+
+def test_what_changes_while_a_program_runs_stands_in_one_table() -> None:
+    text = (structure.PACKAGE.parent / ".docs" / "inside.rst").read_text("utf-8")
+    named = re.findall(r"^   \* - ``([\w.]+)``$", text.partition("What changes")[2], re.MULTILINE)
+    assert [f"workbench.{name}" for name in named] == structure.changing_state()
+    assert len(named) < 40
+
+
+def test_rooms_and_the_arrows_between_them_are_few() -> None:
+    figures = structure.figures()
+    assert int(figures["rooms at the root"]) <= 18
+    assert int(figures["arrows between rooms"]) <= 100
 
 
 def test_the_layout_of_the_code_is_left_to_the_formatter() -> None:

@@ -37,7 +37,7 @@ BLOCKS = 5_000_000  # of the sets that one launch makes: about a gigabyte
 BLOCK = 512  # bits
 
 Line = dict[int, int]  # a set of numbers, as blocks of bits: block -> the ones in it. Never changed once it is shared
-NOTHING: Line = {}
+NOTHING = Line()
 
 
 def find(tape: Tape, y: array, x: array) -> tuple[list[Line], bool]:
