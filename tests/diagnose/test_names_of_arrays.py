@@ -11,6 +11,7 @@ import pytest
 
 import workbench as wb
 from workbench.arrays import names
+from workbench.tapes import naming
 
 pytestmark = pytest.mark.usefixtures("backend")
 
@@ -349,3 +350,12 @@ def test_looking_for_names_keeps_nothing_alive():
     mine = locals()
     part.label  # noqa: B018
     assert mine["x"] is x, "what the program itself has asked for is left alone"
+
+
+def test_launches_on_one_line_have_each_their_own_text():
+    x, held = wb.array([1.0, 2.0, 3.0]), SimpleNamespace(y=wb.zeros(N))
+    with wb.Tape() as tape:
+        # fmt: off
+        wb.launch(double, N, [x, held.y]); wb.launch(flat, N, inputs=[held.y], outputs=[wb.zeros(N)])  # noqa: E702
+        # fmt: on
+    assert [naming.argument_texts(event) for event in tape.events] == [["x", "held.y"], ["held.y", "wb.zeros(N)"]]

@@ -1,4 +1,4 @@
-"""Builtins on numbers of the host: NumPy's vectors and matrices count as ours, and tests of vectors look at all parts."""
+"""Numbers of the host: vectors of NumPy in builtins, parts that are not finite, literals that do not fit."""
 
 from __future__ import annotations
 
@@ -47,3 +47,27 @@ def test_a_matrix_may_have_one_row_or_one_column():
     y = wb.zeros(1)
     wb.launch(of_one_row, 1, [wb.array([1.0, 2.0, 3.0]), y])
     assert y.list() == [2321.0]
+
+
+@wb.kernel
+def a_tenth(x: wb.array[wb.float16], y: wb.array[wb.float16]):
+    i = wb.tid()
+    y[i] = x[i] * 0.1
+
+
+@pytest.mark.usefixtures("backend")
+def test_a_literal_takes_the_type_beside_it_though_it_is_rounded_there():
+    x = np.array([1.0, 3.0, 7.0, -11.0], np.float16)
+    y = wb.zeros(4, dtype=wb.float16)
+    wb.launch(a_tenth, 4, [wb.array(x, dtype=wb.float16), y])
+    assert y.numpy().tolist() == (x * np.float16(0.1)).tolist()
+
+
+def test_a_literal_that_would_be_0_in_the_type_beside_it_is_not_taken():
+    @wb.kernel
+    def lost(x: wb.array[wb.float16]):
+        i = wb.tid()
+        x[i] = x[i] * 1e-30
+
+    with pytest.raises(wb.KernelError, match=r"\[mixed-types\]"):
+        lost.program()

@@ -373,3 +373,23 @@ def test_of_many_index_numbers_the_least_recently_used_are_forgotten() -> None:
     assert window.launches.find(4, (x, 0, y), None, switches()) is not None
     assert window.launches.find(4, (x, 19, y), None, switches()) is not None
     assert not any(key[-1] in (1, 10) for key in cached)
+
+
+@wb.struct
+class Only:
+    x: wb.array[float]
+
+
+@wb.kernel
+def halve_only(of: Only):
+    i = wb.tid()
+    of.x[i] = 0.5 * of.x[i]
+
+
+def test_a_struct_of_one_field_is_no_array():
+    for n in range(1, 6):
+        of = Only()
+        of.x = wb.array([2.0 * n, 4.0 * n])
+        for _ in range(3):
+            wb.launch(halve_only, 2, [of])
+        assert of.x.list() == [0.25 * n, 0.5 * n]

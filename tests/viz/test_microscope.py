@@ -516,6 +516,30 @@ def test_doubt_goes_through_a_function_with_an_adjoint_of_its_own():
     assert value(m, "known") == 0.5 * X[1] and value(m, "doubtful") == NOT_KEPT
 
 
+@wb.kernel
+def either(x: wb.array(dtype=F), w: wb.array(dtype=F), y: wb.array(dtype=F)):
+    i = wb.tid()
+    a = F(0.0)
+    if x[i] > x[0]:
+        a = F(2.0) * w[i]
+    else:
+        a = F(3.0) * x[i]
+    y[i] = a
+
+
+@pytest.mark.usefixtures("starts_not_kept")
+def test_only_the_branch_that_was_taken_is_in_doubt():
+    x, w, y = leaf(X), wb.array(X, dtype=F), wb.zeros(N, dtype=F)
+    with wb.Tape() as tape:
+        wb.launch(either, N, inputs=[x, w], outputs=[y])
+        wb.launch(straight, N, inputs=[x], outputs=[w])
+    tape.backward(grads={y: wb.full(N, 1.0, dtype=F)})
+    taken = int(np.argmax(X))
+    assert X[taken] > X[0]
+    assert tape.microscope(0, taken).find(f"y[{taken}]")[0].value == NOT_KEPT
+    assert tape.microscope(0, 0).find("y[0]")[0].value == 3.0 * X[0]
+
+
 @pytest.mark.usefixtures("starts_not_kept")
 def test_doubt_follows_the_values_through_locals_and_memory():
     """A later launch overwrites `w`. What is written over unknown memory is known; read back is what went in."""
