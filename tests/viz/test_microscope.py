@@ -527,11 +527,23 @@ def either(x: wb.array(dtype=F), w: wb.array(dtype=F), y: wb.array(dtype=F)):
     y[i] = a
 
 
+@wb.kernel
+def or_else(x: wb.array(dtype=F), w: wb.array(dtype=F), y: wb.array(dtype=F)):
+    i = wb.tid()
+    a = F(0.0)
+    if x[i] <= x[0]:
+        a = F(3.0) * x[i]
+    else:
+        a = F(2.0) * w[i]
+    y[i] = a
+
+
 @pytest.mark.usefixtures("starts_not_kept")
-def test_only_the_branch_that_was_taken_is_in_doubt():
+@pytest.mark.parametrize("kernel", [either, or_else])
+def test_only_the_branch_that_was_taken_is_in_doubt(kernel):
     x, w, y = leaf(X), wb.array(X, dtype=F), wb.zeros(N, dtype=F)
     with wb.Tape() as tape:
-        wb.launch(either, N, inputs=[x, w], outputs=[y])
+        wb.launch(kernel, N, inputs=[x, w], outputs=[y])
         wb.launch(straight, N, inputs=[x], outputs=[w])
     tape.backward(grads={y: wb.full(N, 1.0, dtype=F)})
     taken = int(np.argmax(X))
