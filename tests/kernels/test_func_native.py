@@ -425,3 +425,15 @@ def test_a_barrier_of_a_block_is_no_work_since_a_block_is_one_thread(backend):
     assert y.numpy().tolist() == (a[:, ::-1] ** 2 * a).ravel().tolist()
     exact = a[:, ::-1] ** 2 + 2 * a * a[:, ::-1]  # of the element itself, and through its square
     assert x.grad.numpy().tolist() == exact.ravel().tolist()
+
+
+def test_a_snippet_that_ends_too_early_is_shown_with_its_last_line():
+    @wb.func_native("float y = x;\nreturn y")
+    def f(x: float) -> float: ...
+
+    @wb.kernel
+    def k(x: wb.array[float]):
+        x[0] = f(x[0])
+
+    with pytest.raises(wb.KernelError, match=r"Its line 2 is: return y"):
+        k.program()
