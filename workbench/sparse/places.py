@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from ..arrays.array import array
+from ..geometry.search import between
 from ..kernels.reading.declare import func
 from ..kernels.reading.library import library
 
@@ -10,23 +11,10 @@ indices = array(dtype=int)
 
 
 @func
-def first_above(values: indices, start: int, stop: int, bound: int):
-    """The first place from `start` whose value is above `bound`; `stop` if there is none. The values are sorted."""
-    low, high = int(start), int(stop)
-    while low < high:
-        middle = low + (high - low) // 2
-        if values[middle] > bound:
-            high = middle
-        else:
-            low = middle + 1
-    return low
-
-
-@func
 def block_between(column: int, start: int, stop: int, columns: indices):
-    at = first_above(columns, start, stop, column - 1)
+    at = between(columns, start, stop, column)
     found = -1
-    if at < stop and columns[at] == column:
+    if start < stop and columns[at] == column:
         found = at
     return found
 
@@ -65,17 +53,9 @@ def bsr_block_index(row: int, column: int, offsets: indices, columns: indices):
     return found
 
 
-@func
-def row_of(offsets: indices, row_count: int, block: int):
-    row = -1
-    if block < offsets[row_count]:
-        row = first_above(offsets, 0, row_count + 1, block) - 1
-    return row
-
-
 @library()
 def _counted_row_index(offsets: indices, row_count: int, block: int, counts: indices):
-    row = row_of(offsets, row_count, block)
+    row = bsr_row_index(offsets, row_count, block)
     if counts and row >= 0 and block >= offsets[row] + counts[row]:
         row = -1
     return row
@@ -97,4 +77,7 @@ def bsr_row_index(offsets: indices, row_count: int, block: int):
     >>> rows.list() == [0, 1, 2, -1]
     True
     """
-    return row_of(offsets, row_count, block)
+    row = -1
+    if block < offsets[row_count]:
+        row = between(offsets, 0, row_count + 1, block + 1) - 1
+    return row
