@@ -41,8 +41,8 @@ from .tensors import (
     dtype_to_torch,
     from_torch,
     like_tensor,
-    place_tensor,
     shaped_tensor,
+    span_of,
     tensor_of,
     to_torch,
 )
@@ -206,7 +206,7 @@ class TorchCall(PureCall):
             if not isinstance(value, torch.Tensor):
                 continue
             if not isinstance(leaf.type, Array) and types.is_float(leaf.type):
-                places[k] = shaped_tensor(*place_tensor(value), leaf.type, value)
+                places[k] = shaped_tensor(value, span_of(value), leaf.type)
                 declared.append(k)
             if isinstance(places[k], array):
                 found[id(value)] = places[k]
@@ -252,12 +252,10 @@ def _separate(tensors: Sequence[torch.Tensor]) -> list[torch.Tensor]:
     spans: list[Span] = []
     for t in tensors:
         own = t.detach()
-        a, layout = place_tensor(own)
-        span = Span(a, *layout)
+        span = span_of(own)
         if span.self_overlapping or any(span.overlaps(other) is not False for other in spans):
             own = own.clone(memory_format=torch.contiguous_format)
-            a, layout = place_tensor(own)
-            span = Span(a, *layout)
+            span = span_of(own)
         done.append(own)
         spans.append(span)
     return done
