@@ -179,7 +179,7 @@ for _room, _names in {
     "set_mempool_access_enabled set_peer_access_enabled wait_event wait_stream clear_kernel_cache clear_lto_cache "
     "clear_jax_callable_graph_cache JaxCallableGraphMode JaxModulePreloadMode is_conditional_graph_supported init "
     "is_cpu_available is_device_available get_preferred_device get_cuda_device_count get_cuda_devices get_cuda_device",
-    "warp.names.numpy_types": "dtype_from_numpy dtype_to_numpy",
+    "arrays.dtypes": "dtype_from_numpy dtype_to_numpy",
     "warp.names.modules": "Module get_module set_module_options get_module_options load_module force_load",
     "warp.names.graphs": "capture_begin capture_end capture_while capture_if",
 }.items():

@@ -25,16 +25,13 @@ from .fitting import fit, fit_faces
 from .language import wb
 from .search import between
 
-LEAF = 4  # items of a leaf, about
 NOWHERE = 3e38  # the place of a box of nothing: further than any search goes
 
 
 class Tree:
     """A tree over boxes `lowers[i]` to `uppers[i]`: their order, and the boxes of nodes, which `fitted` computes."""
 
-    def __init__(
-        self, lowers: XpArray, uppers: XpArray, like: array, leaf_size: int = LEAF, groups: XpArray | None = None
-    ):
+    def __init__(self, lowers: XpArray, uppers: XpArray, like: array, leaf_size: int, groups: XpArray | None):
         self.count = n = len(lowers)
         self.leaves = 1 << max(round(np.log2(max(n, 1) / leaf_size)), 0)
         self.leaf_size = -(-n // self.leaves)

@@ -11,7 +11,7 @@ from __future__ import annotations
 import copy
 import math
 import weakref
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, MutableMapping, Sequence
 from typing import Any, SupportsIndex, TypeVar, cast
 
 import numpy as np
@@ -241,7 +241,7 @@ class TensorWatch:
 
 
 _watches: weakref.WeakKeyDictionary[Allocation, TensorWatch] = weakref.WeakKeyDictionary()
-_straight = WeakIdKeyDictionary()  # tensor -> {(dtype, layout): weak reference to its array}
+_straight: MutableMapping[torch.Tensor, dict[tuple, weakref.ref[array]]] = WeakIdKeyDictionary()  # by dtype and layout
 
 
 def _watch(a: Allocation) -> TensorWatch:
@@ -382,9 +382,7 @@ def straight(t: torch.Tensor, want: Array) -> array:
     inner = getattr(want.dtype, "shape", ())
     fits = fits and t.ndim >= len(inner) and tuple(t.shape[t.ndim - len(inner) :]) == inner
     element = want.dtype if fits else dtype_from_torch(t.dtype)  # the launch refuses what does not fit
-    known = _straight.get(t)
-    if known is None:
-        known = _straight[t] = {}
+    known = _straight.setdefault(t, {})
     key = (element, t.data_ptr(), tuple(t.shape), t.stride(), t.requires_grad)
     made = known[key]() if key in known else None
     if made is None:
@@ -395,7 +393,7 @@ def straight(t: torch.Tensor, want: Array) -> array:
 
 def wrappers(t: torch.Tensor) -> Iterator[array]:
     """The arrays that launches have made of this tensor."""
-    for ref in list((_straight.get(t) or {}).values()):
+    for ref in list(_straight.get(t, {}).values()):
         if (made := ref()) is not None:
             yield made
 

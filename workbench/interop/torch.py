@@ -219,22 +219,14 @@ class TorchCall(PureCall):
         self, tensors: Sequence[torch.Tensor], wanted: frozenset[int], keep: str, results: list[torch.Tensor]
     ) -> RecordedCall:
         command, inputs = self._command(_separate(tensors), results)
-        tape = CallTape(keep)
+        tape = Tape(keep)
+        tape.refuses_late = False  # the tensors that torch follows decide its leaves, later requests do not
         tape.active.update((a.allocation, None) for k in wanted if (a := inputs[k]) is not None)
-        memory.push_recorder(tape)
-        try:
+        with memory.recorded_by(tape):
             command.launch()
-        finally:
-            memory.pop_recorder(tape)
         count = len(self.args)
         outputs = [a for leaf, a in zip(command.program.leaves, command.flat, strict=True) if leaf.arg >= count]
         return RecordedCall(tape, inputs, outputs)
-
-
-class CallTape(Tape):
-    """A tape of one call: the tensors that torch follows decide its leaves, later requests do not."""
-
-    refuses_late = False
 
 
 def _value(t: torch.Tensor) -> Any:

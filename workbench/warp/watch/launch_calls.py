@@ -179,8 +179,6 @@ class LaunchCalls:
 
 
 def _dims(dim: Any) -> tuple[int, ...]:
-    if isinstance(dim, int):
-        return (dim,)
     return tuple([int(n) for n in (dim if type(dim) is tuple or np.ndim(dim) else (dim,))])
 
 

@@ -122,14 +122,10 @@ class WarpBackward(Verdicts):
 
     def _with_gradients(self) -> list[PublishedGradient]:
         """The arrays that publish a gradient; of overlapping gradients the largest."""
-        found: dict[int, Any] = {}
-        for entry in self.entries:
-            if isinstance(entry, list):
-                given = self.session.twins.arrays_of([*entry[3], *entry[4]])
-                found.update((id(a), a) for a in given if a.grad is not None)
-        found.update((id(a), a) for a in arrays_in(self.moment.gradients) if a.grad is not None)
-        found.update((id(a), a) for a in self._beside())
-        found = {key: a for key, a in found.items() if self.moment.knows(a)}
+        launches = (e for e in self.entries if isinstance(e, list))
+        given = [a for e in launches for a in self.session.twins.arrays_of([*e[3], *e[4]])]
+        given += [*arrays_in(self.moment.gradients), *self._beside()]
+        found = {id(a): a for a in given if a.grad is not None and self.moment.knows(a)}
         kept: list[PublishedGradient] = []
         spans: list[tuple[int, int, int]] = []
         for a in sorted(found.values(), key=lambda a: -a.size):
@@ -246,8 +242,8 @@ class WarpBackward(Verdicts):
         for n, noted in self.moment.glimpses if not error else ():
             step = self.by_entry[n]
             if step is not None:
-                values = [(self.session.twins.behind(a), values) for a, values in noted]
-                self.glimpses.append(Glimpse(step, [(found[0], values) for found, values in values if found]))
+                known = [(twin, values) for a, values in noted for twin in self.session.twins.behind(a)]
+                self.glimpses.append(Glimpse(step, known))
         wrong_at: dict[int, WarpStep] = {}
         if self.events and self.complete and not error:
             try:

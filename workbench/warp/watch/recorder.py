@@ -5,7 +5,6 @@ from __future__ import annotations
 import weakref
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
-from functools import partial
 from typing import Any
 
 from ...arrays import allocation as memory
@@ -107,10 +106,14 @@ class EventRecorder:
         step = self.step(call.kind, call.label, call.tape, call.entries, call.kernel, reason)
         if not reason and call.ours is not None:
             try:
-                self.on_our_tape(call.ours)
+                with memory.recorded_by(self.session.tape):
+                    call.ours()
                 if len(events) > count:
-                    self.named(step)
-                    self.place(count, call.place)
+                    step.event, step.number = events[-1], len(events) - 1
+                    if step.kind == "native":  # a native function of Warp's may have taken several
+                        step.event.label = step.label
+                    for event in events[count:]:
+                        event.place = call.place
             except Exception as error:  # noqa: BLE001  whatever ours cannot do is opaque, and the program goes on
                 step.reason = (RACE if getattr(error, "slug", "") == "race" else "") + first_line(error)
                 self.undo(count)
@@ -135,27 +138,6 @@ class EventRecorder:
             self.session.recorded.setdefault(tape, {}).update((id(entry), step) for entry in entries)
 
     # ---- our events
-
-    def on_our_tape(self, act: Callable[[], Any]) -> None:
-        """Run `act` with our tape recording."""
-        tape = self.session.tape
-        memory.push_recorder(tape)
-        try:
-            act()
-        finally:
-            memory.pop_recorder(tape)
-
-    def place(self, count: int, place: CallSite) -> None:
-        """Set the line of the events from number `count` on to that of the program's call."""
-        for event in self.session.tape.events[count:]:
-            event.place = place
-
-    def named(self, step: WarpStep) -> None:
-        """Assign the last event to this step; a native function of Warp's may have taken several."""
-        events = self.session.tape.events
-        step.event, step.number = events[-1], len(events) - 1
-        if step.kind == "native":
-            step.event.label = step.label
 
     def undo(self, count: int) -> None:
         """Drop our events from number `count` on after a failure: an opaque one takes their place."""
@@ -234,11 +216,11 @@ class EventRecorder:
         events = self.session.tape.events
         count = len(events)
         pieces = self.twins.written_behind(region)
-        for piece in pieces:
-            self.on_our_tape(partial(host_write, piece))
-        self.place(count, place)
+        with memory.recorded_by(self.session.tape):
+            for piece in pieces:
+                host_write(piece)
         for event in events[count:]:
-            event.label = HOST_WRITE
+            event.place, event.label = place, HOST_WRITE
         region.accept(False)
         event = events[-1] if pieces else None
         self.session.steps.append(WarpStep(len(events) - len(pieces), "host", HOST_WRITE, event))

@@ -173,9 +173,9 @@ class _SourceReader:
     def is_unrolled(self, loop: ast.For) -> bool:
         """True if Warp unrolls this loop."""
         call = loop.iter
-        if not (isinstance(call, ast.Call) and isinstance(call.func, ast.Name) and call.func.id == "range"):
-            return False
-        if not all(self.is_number(a) for a in call.args):
+        if not (
+            isinstance(call, ast.Call) and ast.unparse(call.func) == "range" and all(map(self.is_number, call.args))
+        ):
             return False
         try:
             turns = len(range(*[ast.literal_eval(a) for a in call.args]))
@@ -212,7 +212,8 @@ class _SourceReader:
                     continue
                 told.add(target)
                 behind = (n for n in _in_order(self.function) if n.lineno > (loop.end_lineno or 0))  # type: ignore[attr-defined]
-                used = next((n for n in behind if any(_needs(e, target) for e in _expressions(n))), None)
+                parts = ((n, e) for n in behind for e in ast.iter_child_nodes(n) if not isinstance(e, ast.stmt))
+                used = next((n for n, e in parts if _needs(e, target)), None)
                 if used is not None:
                     yield DYNAMIC, target, node.lineno, used.lineno  # type: ignore[attr-defined]
 
@@ -263,13 +264,8 @@ def _targets(node: ast.AST) -> list[str]:
 
 
 def _stores(node: ast.AST) -> list[ast.expr]:
-    """What a statement assigns to; [] for any other than an assignment."""
+    """The targets of an assignment; [] of any other statement."""
     return node.targets if isinstance(node, ast.Assign) else [node.target] if isinstance(node, ast.AugAssign) else []
-
-
-def _expressions(statement: ast.AST) -> list[ast.AST]:
-    """The expressions of a statement, without nested statements."""
-    return [child for child in ast.iter_child_nodes(statement) if not isinstance(child, ast.stmt)]
 
 
 def _needs(node: ast.AST, name: str) -> bool:

@@ -158,9 +158,9 @@ class Verdicts(GradientWalks):
 
     def _meant(self, one: PublishedGradient, row: VerdictRow) -> bool:
         """True if the row is right with gradients that end at clones made with requires_grad=False."""
-        found = [self.session.twins.behind(a) for a in list(self.session.cuts)]
-        touched = {span.allocation for e in self.events for span in (*e.reads, *e.writes)} if found else ()
-        ends = [twins[0] for twins in found if twins and twins[0].allocation in touched]
+        touched = {span.allocation for e in self.events for span in (*e.reads, *e.writes)}
+        cuts = (twin for a in list(self.session.cuts) for twin in self.session.twins.behind(a))
+        ends = [twin for twin in cuts if twin.allocation in touched]
         if not ends:
             return False
         exact = one.whole(self.without(*ends)[id(one.twin)])

@@ -244,10 +244,6 @@ class GradientWalks:
         """
         raise NotImplementedError
 
-    def row_of(self, one: PublishedGradient) -> VerdictRow | None:
-        """The row about an array."""
-        return next((row for p, row in zip(self.published, self.rows, strict=False) if p is one), None)
-
     def noise_of(self, one: PublishedGradient) -> np.ndarray | None:
         """The rounding noise of each number of this gradient, measured by scaled seeds; None if unknown."""
         return self._deviation("scaled", ((reverse, scale) for scale in SCALES[1:]), one)
