@@ -9,6 +9,7 @@ from __future__ import annotations
 import inspect
 import weakref
 from collections.abc import Callable, Iterable, Sequence
+from functools import cached_property
 from typing import Any, NamedTuple
 
 import jax
@@ -279,7 +280,6 @@ class JaxCall:
         self.what, self.fn, self.output_dims = f"{what} of {fn.__name__!r}", fn, output_dims
         self.__name__, self.__doc__ = fn.__name__, fn.__doc__
         self.num_outputs, self.in_out = num_outputs, tuple(in_out)
-        self._params: list[tuple[str, Type]] | None = None
 
     def __repr__(self) -> str:
         return f"<{self.what} for JAX>"
@@ -299,14 +299,10 @@ class JaxCall:
     def _refuse(self, text: str, instead: str = "", why: str = "") -> LaunchError:
         return LaunchError(f"{self.what}: {text}", slug="function", where=self.where, why=why, instead=instead)
 
-    @property
+    @cached_property
     def params(self) -> list[tuple[str, Type]]:
         """The (name, type) of each parameter, checked once. Raises LaunchError [function]."""
-        if self._params is None:
-            self._params = self._checked(self._read())
-        return self._params
-
-    def _checked(self, params: list[tuple[str, Type]]) -> list[tuple[str, Type]]:
+        params = self._read()
         pure = self.num_outputs - len(self.in_out)
         names = [name for name, _ in params]
         inputs = names[: len(names) - pure] if pure >= 0 else []

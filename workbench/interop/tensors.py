@@ -127,14 +127,6 @@ def read_as(a: array, t: torch.Tensor) -> torch.Tensor:
     return t if source is None else carrying_tensor(t, (source,))
 
 
-def wrapped(made: array, t: torch.Tensor, fresh: bool) -> None:
-    """Tell the tape if torch computed the values of `t`, now wrapped as the array `made`, from memory of ours.
-
-    `fresh`: memory that nobody has wrapped before, so that torch may have made it of anything.
-    """
-    arrived(made, sources_of_tensors(t), fresh and not isinstance(t, HostTensor) and not t.requires_grad)
-
-
 _SCALARS: dict[torch.dtype, Scalar] = {getattr(torch, s.name): s for s in types.SCALARS if hasattr(torch, s.name)}
 
 
@@ -305,7 +297,7 @@ def _wrapped(t: torch.Tensor, dtype: DTypeLike, requires_grad: bool | None, stra
     if wanted:
         _check_leaf(t)
     span = span_of(t)
-    fresh = not straight and span.allocation not in _watches
+    fresh = not straight and span.allocation not in _watches  # torch may have made it of anything
     watch = _watch(span.allocation)
     watch.add(t)
     made = shaped_tensor(t, span, element)
@@ -317,7 +309,7 @@ def _wrapped(t: torch.Tensor, dtype: DTypeLike, requires_grad: bool | None, stra
         made.requires_grad = True
         if t.requires_grad and t.is_leaf:
             watch.ports[id(t)] = (weakref.ref(t), span.weak())
-    wrapped(made, t, fresh)
+    arrived(made, sources_of_tensors(t), fresh and not isinstance(t, HostTensor) and not t.requires_grad)
     return made
 
 

@@ -82,12 +82,19 @@ class EventRecorder:
         return result
 
     def reach(self, arrays: Iterable[Any], place: CallSite) -> tuple[list[TwinBuffer], str]:
-        """Record the host writes before a call. Returns (the buffers of its arrays, why it has no twin or "")."""
+        """Record the host's changes before a call, or those of a call that is not hooked, since its buffers were seen.
+
+        Returns (the buffers of its arrays, why it has no twin or "").
+        """
+        regions: list[TwinBuffer] = []
         try:
             regions = self.twins.regions(arrays)
+            for region in regions:
+                if not (self.computed and self.computed_by_warp(region, place)) and region.changed():
+                    self.host_write(region, place)
         except (Untranslated, WorkbenchError) as error:
-            return [], first_line(error)
-        return regions, self.host_writes(regions, place)
+            return regions, first_line(error)
+        return regions, ""
 
     def record(self, call: WarpCall, regions: list[TwinBuffer], reason: str, values: Sequence[Any]) -> None:
         """Run the twin of a call that Warp has run, compare the results, and copy Warp's bytes to the twins."""
@@ -199,20 +206,8 @@ class EventRecorder:
         step.difference = max(differences, key=lambda d: d.share, default=None)
         step.chosen = asks_mesh(step.event) and all(d.whole or not d.far for d in differences)
 
-    def host_writes(self, regions: list[TwinBuffer], place: CallSite) -> str:
-        """Record events for changes to these buffers by the host, or by a call that is not hooked, since last seen.
-
-        Returns why there is none, or "".
-        """
-        try:
-            for region in regions:
-                if not (self.computed and self.computed_by_warp(region, place)) and region.changed():
-                    self.host_write(region, place)
-        except (Untranslated, WorkbenchError) as error:
-            return first_line(error)
-        return ""
-
     def host_write(self, region: TwinBuffer, place: CallSite) -> None:
+        """Record events for the changes to a buffer since it was last seen."""
         events = self.session.tape.events
         count = len(events)
         pieces = self.twins.written_behind(region)
