@@ -157,9 +157,8 @@ for _room, _names in {
     "tapes.jit": "jit",
     "tapes.jvp": "jvp",
     "geometry.hash_grid": "HashGrid HashGridQuery hash_grid_query hash_grid_query_next hash_grid_point_id",
-    "geometry.draws": "poisson",
     "geometry.roots": "first_root",
-    "geometry.search": "lower_bound sample_cdf",
+    "geometry.search": "lower_bound poisson sample_cdf",
     "geometry.triangles": "closest_point_edge_edge intersect_tri_tri",
     "geometry.mesh": "Mesh mesh_get mesh_get_bvh mesh_get_group_root mesh_get_index mesh_get_point mesh_get_velocity "
     "mesh_eval_position mesh_eval_velocity mesh_eval_face_normal",
@@ -168,8 +167,7 @@ for _room, _names in {
     "geometry.ray_queries": "MeshQueryRay mesh_query_ray mesh_query_ray_anyhit mesh_query_ray_count_intersections",
     "geometry.box_queries": "Bvh BvhQuery bvh_get_group_root MeshQuery MeshQueryAABB bvh_query_aabb bvh_query_ray "
     "bvh_query_capsule bvh_query_sphere bvh_query_next mesh_query_aabb mesh_query_sphere mesh_query_next "
-    "mesh_query_aabb_next",
-    "geometry.tile_queries": "BvhQueryTiled MeshQueryAABBTiled tile_query_valid tile_bvh_query_aabb "
+    "mesh_query_aabb_next BvhQueryTiled MeshQueryAABBTiled tile_query_valid tile_bvh_query_aabb "
     "tile_bvh_query_ray tile_bvh_query_next tile_mesh_query_aabb tile_mesh_query_aabb_next bvh_query_aabb_tiled "
     "bvh_query_ray_tiled bvh_query_next_tiled mesh_query_aabb_tiled mesh_query_aabb_next_tiled",
     "warp.names.streams": "Stream Event ScopedStream get_stream set_stream record_event "
@@ -181,7 +179,7 @@ for _room, _names in {
     "set_mempool_access_enabled set_peer_access_enabled wait_event wait_stream clear_kernel_cache clear_lto_cache "
     "clear_jax_callable_graph_cache JaxCallableGraphMode JaxModulePreloadMode is_conditional_graph_supported init "
     "is_cpu_available is_device_available get_preferred_device get_cuda_device_count get_cuda_devices get_cuda_device",
-    "warp.names.numpy_types": "dtype_from_numpy dtype_to_numpy",
+    "arrays.dtypes": "dtype_from_numpy dtype_to_numpy",
     "warp.names.modules": "Module get_module set_module_options get_module_options load_module force_load",
     "warp.names.graphs": "capture_begin capture_end capture_while capture_if",
 }.items():

@@ -14,7 +14,7 @@ import sys
 import threading
 import weakref
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import AbstractContextManager, contextmanager
 from contextvars import ContextVar
 from types import FrameType
 from typing import Any, Protocol, TypeVar
@@ -586,13 +586,18 @@ def silent() -> Iterator[None]:
 
 
 @contextmanager
-def unrecorded() -> Iterator[None]:
-    """Context in which nothing is recorded in this thread (watching tapes are still told of writes)."""
-    push_recorder(None)
+def recorded_by(tape: Recorder | None) -> Iterator[None]:
+    """Context in which this tape records, see `push_recorder`."""
+    push_recorder(tape)
     try:
         yield
     finally:
-        pop_recorder(None)
+        pop_recorder(tape)
+
+
+def unrecorded() -> AbstractContextManager[None]:
+    """Context in which nothing is recorded in this thread (watching tapes are still told of writes)."""
+    return recorded_by(None)
 
 
 def host_write(

@@ -76,3 +76,24 @@ def casting(have: Type, want: Type) -> str:
     if isinstance(have, Scalar) and isinstance(want, Scalar):
         return f"wb.map(f, x), with def f(v: wb.{have}): return wb.{want}(v)"
     return "y[i] = ...   in a kernel, which casts each component"
+
+
+def dtype_from_numpy(numpy_dtype: np.dtype | type | str) -> Scalar:
+    """The scalar type of a dtype of NumPy. Raises LaunchError [dtype] where there is none.
+
+    >>> wb.dtype_from_numpy(np.float64)
+    float64
+    """
+    try:
+        return types.scalar_of(np.dtype(numpy_dtype))
+    except TypeError:
+        raise LaunchError(f"{numpy_dtype} is not a dtype of numbers", slug="dtype", instead="np.float32") from None
+
+
+def dtype_to_numpy(warp_dtype: DTypeLike) -> np.dtype:
+    """The dtype of NumPy of a scalar type, of the components of a vector or matrix, or of the elements of a struct.
+
+    >>> wb.dtype_to_numpy(wb.vec3)
+    dtype('float32')
+    """
+    return dtype_of(warp_dtype).numpy

@@ -12,7 +12,7 @@ from ..arrays import capture_log
 from ..arrays.array import array, new_array
 from ..errors import LaunchError
 from ..kernels.reading.library import library
-from ..kernels.types import Array, Query, float32, int32, uint32
+from ..kernels.types import Array, Query, Struct, bool_, float32, int32, uint32
 from ..launches.handles import held, numbered, rebuilt_in_place
 from ..launches.launch import through
 from .building import check, check_groups, check_order, contents, same_device
@@ -279,3 +279,58 @@ def mesh_query_next(query: MeshQueryAABB, index: int):
 
 
 mesh_query_aabb_next = mesh_query_next  # its older name
+
+
+# ---- by blocks: the next results are a tile, of one element as a block is one thread
+
+
+BvhQueryTiled = Struct("BvhQueryTiled", (("query", BvhQuery), ("more", bool_)))
+MeshQueryAABBTiled = Struct("MeshQueryAABBTiled", (("query", MeshQueryAABB), ("more", bool_)))
+
+
+@library()
+def tile_bvh_query_aabb(bvh: TREE, low: wb.vec3, high: wb.vec3):
+    """tile_bvh_query_aabb(bvh: uint64, low: vec3, high: vec3) -> query: `bvh_query_aabb` for `tile_bvh_query_next`."""
+    return BvhQueryTiled(bvh_query_aabb(bvh, low, high), True)
+
+
+@library()
+def tile_bvh_query_ray(bvh: TREE, start: wb.vec3, dir: wb.vec3):
+    """tile_bvh_query_ray(bvh: uint64, start: vec3, dir: vec3) -> query: `bvh_query_ray` for `tile_bvh_query_next`."""
+    return BvhQueryTiled(bvh_query_ray(bvh, start, dir), True)
+
+
+@library("query")
+def tile_bvh_query_next(query: BvhQueryTiled):
+    """tile_bvh_query_next(query) -> a tile of one int: the number of the next box, -1 behind the last."""
+    moved, found = advance_boxes(query.query)
+    query.query = moved
+    query.more = found >= 0
+    return wb.tile(found), query
+
+
+@library()
+def tile_mesh_query_aabb(mesh: MESH, low: wb.vec3, high: wb.vec3):
+    """tile_mesh_query_aabb(mesh: uint64, low: vec3, high: vec3) -> query: `mesh_query_aabb` for the next name."""
+    return MeshQueryAABBTiled(mesh_query_aabb(mesh, low, high), True)
+
+
+@library("query")
+def tile_mesh_query_aabb_next(query: MeshQueryAABBTiled):
+    """tile_mesh_query_aabb_next(query) -> a tile of one int: the number of the next face, -1 behind the last."""
+    moved, found = advance_faces(query.query)
+    query.query = moved
+    query.more = found >= 0
+    return wb.tile(found), query
+
+
+@library()
+def tile_query_valid(query):
+    """tile_query_valid(query) -> bool: True if the last results had one, and before the first."""
+    return query.more
+
+
+# Their older names.
+bvh_query_aabb_tiled, bvh_query_ray_tiled = tile_bvh_query_aabb, tile_bvh_query_ray
+bvh_query_next_tiled = tile_bvh_query_next
+mesh_query_aabb_tiled, mesh_query_aabb_next_tiled = tile_mesh_query_aabb, tile_mesh_query_aabb_next

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Any
 
 from ..arrays.array import array, new_array
@@ -15,7 +16,7 @@ from ..launches.launch import launch, through
 from .building import check, check_groups, check_order, contents, module, room, same_device, stored
 from .fitting import fit_dipoles, fit_faces, vec3i
 from .language import wb
-from .tree import TREE, Tree, group_root
+from .tree import TREE, Tree, climbed, group_root, leaf_items
 
 
 @kernel
@@ -228,6 +229,37 @@ def item_corners(mesh: MESH, item: int):
     i = mesh.corners[item]
     a, b, c = mesh.points[uint32(i[0])], mesh.points[uint32(i[1])], mesh.points[uint32(i[2])]
     return wb.detach(a), wb.detach(b), wb.detach(c)
+
+
+@library()
+def best_item(mesh: MESH, best: float, of_node: Callable, node_args: Any, of_item: Callable, item_args: Any):
+    """Place, in the order of leaves, of the triangle with the least `of_item` below `best`; -1 if there is none.
+
+    `of_node` is a bound from below of those of its items. Of two children the one with the lower bound is visited
+    first, the other later if its bound is still below the best so far.
+    """
+    tree = mesh.tree
+    found = -1
+    node, left = uint32(1), uint32(0)
+    while node != uint32(0):
+        if node < uint32(tree.leaves):
+            first = uint32(2) * node
+            d0, d1 = of_node(tree, first, *node_args), of_node(tree, first + uint32(1), *node_args)
+            if wb.min(d0, d1) < best:
+                node = wb.where(d1 < d0, first + uint32(1), first)
+                left = uint32(2) * left + wb.where(wb.max(d0, d1) < best, uint32(1), uint32(0))
+            else:
+                node, left = climbed(node, left)
+        else:
+            if of_node(tree, node, *node_args) < best:
+                first, end = leaf_items(tree, node)
+                for k in range(first, end):
+                    d = of_item(mesh, k, *item_args)
+                    if d < best:
+                        best = d
+                        found = k
+            node, left = climbed(node, left)
+    return found
 
 
 @library()

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 from ..kernels.reading.declare import struct
 from ..kernels.reading.library import library
-from ..kernels.types import Array, uint32
+from ..kernels.types import uint32
 from .language import in_names, wb
-from .mesh import MESH, corner, item_corners
+from .mesh import MESH, best_item, corner, item_corners
 from .signs import sign_by_normal, sign_by_parity, sign_by_rays, winding_number
-from .tree import box_distance_sq, climbed, leaf_items
+from .tree import TREE, box_distance_sq, node_box
 from .triangles import closest, distance_sq, furthest
 
 
@@ -31,69 +31,35 @@ class MeshQueryPoint:
 
 
 @library()
-def closest_item(mesh: MESH, p: wb.vec3, max_dist: float):
-    """Place, in the order of leaves, of the closest triangle; -1 if none is closer than `max_dist`.
-
-    Of two children the closer one is visited first, the other later if it is still closer than the best so far.
-    """
-    tree = mesh.tree
-    best, found = max_dist * max_dist, -1
-    node, left = uint32(1), uint32(0)
-    while node != uint32(0):
-        if node < uint32(tree.leaves):
-            first = uint32(2) * node
-            d0, d1 = box_distance_sq(tree.boxes, first, p), box_distance_sq(tree.boxes, first + uint32(1), p)
-            if wb.min(d0, d1) < best:
-                node = wb.where(d1 < d0, first + uint32(1), first)
-                left = uint32(2) * left + wb.where(wb.max(d0, d1) < best, uint32(1), uint32(0))
-            else:
-                node, left = climbed(node, left)
-        else:
-            if box_distance_sq(tree.boxes, node, p) < best:
-                first, end = leaf_items(tree, node)
-                for k in range(first, end):
-                    a, b, c = item_corners(mesh, k)
-                    d = distance_sq(a, b, c, p)
-                    if d < best:
-                        best = d
-                        found = k
-            node, left = climbed(node, left)
-    return found
+def item_distance_sq(mesh: MESH, item: int, p: wb.vec3):
+    a, b, c = item_corners(mesh, item)
+    return distance_sq(a, b, c, p)
 
 
 @library()
-def furthest_in_box_sq(boxes: Array(wb.vec3), box: uint32, p: wb.vec3):
-    low, high = wb.detach(boxes[uint32(2) * box]), wb.detach(boxes[uint32(2) * box + uint32(1)])
+def closest_item(mesh: MESH, p: wb.vec3, max_dist: float):
+    """Place, in the order of leaves, of the closest triangle; -1 if none is closer than `max_dist`."""
+    return best_item(mesh, max_dist * max_dist, box_distance_sq, (p,), item_distance_sq, (p,))
+
+
+@library()
+def nearness_of_box(tree: TREE, node: uint32, p: wb.vec3):
+    """Minus the square of the distance of the furthest point of a box; 1 for an empty one."""
+    low, high = node_box(tree, node)
     d = wb.max(wb.abs(low - p), wb.abs(high - p))
-    return wb.where(low[0] > 2.9e38, -1.0, wb.dot(d, d))
+    return wb.where(low[0] > 2.9e38, 1.0, -wb.dot(d, d))
+
+
+@library()
+def nearness_of_item(mesh: MESH, item: int, p: wb.vec3):
+    a, b, c = item_corners(mesh, item)
+    return -wb.max(wb.length_sq(a - p), wb.max(wb.length_sq(b - p), wb.length_sq(c - p)))
 
 
 @library()
 def furthest_item(mesh: MESH, p: wb.vec3, min_dist: float):
     """Place, in the order of leaves, of the triangle with the point furthest from p; -1 if none exceeds `min_dist`."""
-    tree = mesh.tree
-    best, found = min_dist * wb.abs(min_dist), -1
-    node, left = uint32(1), uint32(0)
-    while node != uint32(0):
-        if node < uint32(tree.leaves):
-            first = uint32(2) * node
-            d0 = furthest_in_box_sq(tree.boxes, first, p)
-            d1 = furthest_in_box_sq(tree.boxes, first + uint32(1), p)
-            if wb.max(d0, d1) > best:
-                node = wb.where(d1 > d0, first + uint32(1), first)
-                left = uint32(2) * left + wb.where(wb.min(d0, d1) > best, uint32(1), uint32(0))
-            else:
-                node, left = climbed(node, left)
-        else:
-            first, end = leaf_items(tree, node)
-            for k in range(first, end):
-                a, b, c = item_corners(mesh, k)
-                d = wb.max(wb.length_sq(a - p), wb.max(wb.length_sq(b - p), wb.length_sq(c - p)))
-                if d > best:
-                    best = d
-                    found = k
-            node, left = climbed(node, left)
-    return found
+    return best_item(mesh, -min_dist * wb.abs(min_dist), nearness_of_box, (p,), nearness_of_item, (p,))
 
 
 @library()

@@ -6,12 +6,12 @@ from ..kernels.reading.declare import struct
 from ..kernels.reading.library import library
 from ..kernels.types import uint32
 from .language import in_names, wb
-from .mesh import MESH, corner, item_corners, mesh_eval_face_normal
-from .tree import climbed, inverses, is_other, leaf_items, left_out, node_entry, skipped
+from .mesh import MESH, best_item, corner, item_corners, mesh_eval_face_normal
+from .tree import inverses, is_other, leaf_items, node_entry, skipped
 from .triangles import across, ray_distance, ray_hit
 
 EVERYWHERE = 3.0e38
-MISSED = 3.4e38
+INF = float("inf")
 
 
 @struct
@@ -35,36 +35,18 @@ class MeshQueryRay:
 
 
 @library()
+def item_hit(mesh: MESH, item: int, start: wb.vec3, dir: wb.vec3, right: wb.vec3, up: wb.vec3, root: int):
+    """t where a ray hits a triangle of the group; infinite where it does not."""
+    a, b, c = item_corners(mesh, item)
+    t = ray_distance(a, b, c, start, dir, right, up)
+    return wb.where(t < 0.0 or is_other(mesh.tree, item, root), INF, t)
+
+
+@library()
 def hit_item(mesh: MESH, start: wb.vec3, dir: wb.vec3, max_t: float, root: int = -1):
     """Place, in the order of leaves, of the triangle that a ray hits first; -1 if none before `max_t`."""
-    tree = mesh.tree
-    inv = inverses(dir)
     right, up = across(dir)
-    best, found = max_t, -1
-    node, left = uint32(1), uint32(0)
-    while node != uint32(0):
-        if node < uint32(tree.leaves):
-            first = uint32(2) * node
-            t0, t1 = node_entry(tree.boxes, first, start, inv), node_entry(tree.boxes, first + uint32(1), start, inv)
-            if left_out(tree, first, root):
-                t0 = MISSED
-            if left_out(tree, first + uint32(1), root):
-                t1 = MISSED
-            if wb.min(t0, t1) < best:
-                node = wb.where(t1 < t0, first + uint32(1), first)
-                left = uint32(2) * left + wb.where(wb.max(t0, t1) < best, uint32(1), uint32(0))
-            else:
-                node, left = climbed(node, left)
-        else:
-            first, end = leaf_items(tree, node)
-            for k in range(first, end):
-                a, b, c = item_corners(mesh, k)
-                t = ray_distance(a, b, c, start, dir, right, up)
-                if t >= 0.0 and t < best and not is_other(tree, k, root):
-                    best = t
-                    found = k
-            node, left = climbed(node, left)
-    return found
+    return best_item(mesh, max_t, node_entry, (start, inverses(dir), root), item_hit, (start, dir, right, up, root))
 
 
 @library()
@@ -76,16 +58,14 @@ def hits(mesh: MESH, start: wb.vec3, dir: wb.vec3, max_t: float, enough: int, ro
     count = 0
     node = uint32(1)
     while node != uint32(0) and count < enough:
-        if left_out(tree, node, root) or node_entry(tree.boxes, node, start, inv) > max_t:
+        if node_entry(tree, node, start, inv, root) > max_t:
             node = skipped(node)
         elif node < uint32(tree.leaves):
             node = uint32(2) * node
         else:
             first, end = leaf_items(tree, node)
             for k in range(first, end):
-                a, b, c = item_corners(mesh, k)
-                t = ray_distance(a, b, c, start, dir, right, up)
-                if t >= 0.0 and t < max_t and not is_other(tree, k, root):
+                if item_hit(mesh, k, start, dir, right, up, root) < max_t:
                     count += 1
             node = skipped(node)
     return count

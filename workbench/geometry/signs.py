@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from ..kernels.ops import STATEFUL
 from ..kernels.reading.library import library
 from ..kernels.types import uint32
 from .language import wb
@@ -11,7 +10,6 @@ from .ray_queries import EVERYWHERE, hit_item, hits
 from .tree import box_distance_sq, leaf_items, skipped
 from .triangles import closest
 
-randf = STATEFUL["randf"]
 PI = 3.14159265358979
 
 
@@ -39,7 +37,7 @@ def sign_by_parity(mesh: MESH, p: wb.vec3, samples: int, scale: float):
     state = wb.rand_init(0)
     odd = 0
     for _k in range(samples):
-        x, y, z = randf(state), randf(state), randf(state)
+        x, y, z = wb.randf(state), wb.randf(state), wb.randf(state)
         dir = wb.vec3(1.0, 1.0, 1.0) + scale * (2.0 * wb.vec3(x, y, z) - wb.vec3(1.0, 1.0, 1.0))
         odd += hits(mesh, p, dir, EVERYWHERE, 2147483647) % 2
     return wb.where(2 * odd >= samples, -1.0, 1.0)
@@ -78,7 +76,7 @@ def sign_by_normal(mesh: MESH, p: wb.vec3, found: int, epsilon: float):
     total = wb.vec3()
     node = uint32(1)
     while node != uint32(0):
-        if box_distance_sq(tree.boxes, node, there) > near * near:
+        if box_distance_sq(tree, node, there) > near * near:
             node = skipped(node)
         elif node < uint32(tree.leaves):
             node = uint32(2) * node

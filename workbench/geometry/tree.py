@@ -25,16 +25,13 @@ from .fitting import fit, fit_faces
 from .language import wb
 from .search import between
 
-LEAF = 4  # items of a leaf, about
 NOWHERE = 3e38  # the place of a box of nothing: further than any search goes
 
 
 class Tree:
     """A tree over boxes `lowers[i]` to `uppers[i]`: their order, and the boxes of nodes, which `fitted` computes."""
 
-    def __init__(
-        self, lowers: XpArray, uppers: XpArray, like: array, leaf_size: int = LEAF, groups: XpArray | None = None
-    ):
+    def __init__(self, lowers: XpArray, uppers: XpArray, like: array, leaf_size: int, groups: XpArray | None):
         self.count = n = len(lowers)
         self.leaves = 1 << max(round(np.log2(max(n, 1) / leaf_size)), 0)
         self.leaf_size = -(-n // self.leaves)
@@ -161,9 +158,14 @@ def leaf_items(tree: TREE, node: uint32):
 
 
 @library()
-def box_distance_sq(boxes: Array(wb.vec3), box: uint32, p: wb.vec3):
-    """The square of the distance of a point to a box, very large for an empty one."""
-    low, high = wb.detach(boxes[uint32(2) * box]), wb.detach(boxes[uint32(2) * box + uint32(1)])
+def node_box(tree: TREE, node: uint32):
+    return wb.detach(tree.boxes[uint32(2) * node]), wb.detach(tree.boxes[uint32(2) * node + uint32(1)])
+
+
+@library()
+def box_distance_sq(tree: TREE, node: uint32, p: wb.vec3):
+    """The square of the distance of a point to the box of a node, very large for an empty one."""
+    low, high = node_box(tree, node)
     d = wb.max(wb.max(low - p, p - high), wb.vec3())
     return wb.dot(d, d)
 
@@ -215,9 +217,10 @@ def exact_entry(low: wb.vec3, high: wb.vec3, start: wb.vec3, inv: wb.vec3):
 
 
 @library()
-def node_entry(boxes: Array(wb.vec3), box: uint32, start: wb.vec3, inv: wb.vec3):
-    low, high = wb.detach(boxes[uint32(2) * box]), wb.detach(boxes[uint32(2) * box + uint32(1)])
-    return box_entry(low, high, start, inv)
+def node_entry(tree: TREE, node: uint32, start: wb.vec3, inv: wb.vec3, root: int):
+    """As `box_entry`, of the box of a node; a node without items of the query's group `root` is missed."""
+    low, high = node_box(tree, node)
+    return wb.where(left_out(tree, node, root), 3.4e38, box_entry(low, high, start, inv))
 
 
 # ---- groups

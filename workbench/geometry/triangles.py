@@ -173,13 +173,12 @@ def apart_along(axis: Any, a: Any, b: Any, c: Any, u: Any, v: Any, w: Any):
 
 
 @library()
-def parted(a: Any, b: Any, c: Any, u: Any, v: Any, w: Any, normal: Any):
-    """True if an axis perpendicular to edge a b separates the triangles: in the plane, or across an edge of u v w."""
-    edge = b - a
-    plane = apart_along(wb.cross(normal, edge), a, b, c, u, v, w)
-    first = apart_along(wb.cross(edge, v - u), a, b, c, u, v, w)
-    second = apart_along(wb.cross(edge, w - v), a, b, c, u, v, w)
-    return plane or first or second or apart_along(wb.cross(edge, u - w), a, b, c, u, v, w)
+def parted(across: Any, a: Any, b: Any, c: Any, u: Any, v: Any, w: Any):
+    """True if an axis perpendicular to `across` and to an edge of u v w separates the triangles a b c and u v w."""
+    apart = False
+    for edge in (v - u, w - v, u - w):
+        apart = apart or apart_along(wb.cross(across, edge), a, b, c, u, v, w)
+    return apart
 
 
 @library()
@@ -201,9 +200,7 @@ def intersect_tri_tri(v0: Any, v1: Any, v2: Any, u0: Any, u1: Any, u2: Any):
     u, v, w = wb.detach(u0), wb.detach(u1), wb.detach(u2)
     n, m = wb.cross(b - a, c - a), wb.cross(v - u, w - u)
     apart = apart_along(n, a, b, c, u, v, w) or apart_along(m, a, b, c, u, v, w)
-    if not apart:
-        apart = parted(a, b, c, u, v, w, n) or parted(b, c, a, u, v, w, n) or parted(c, a, b, u, v, w, n)
-    if not apart:
-        edges = apart_along(wb.cross(m, v - u), a, b, c, u, v, w) or apart_along(wb.cross(m, w - v), a, b, c, u, v, w)
-        apart = edges or apart_along(wb.cross(m, u - w), a, b, c, u, v, w)
+    apart = apart or parted(n, u, v, w, a, b, c) or parted(m, a, b, c, u, v, w)
+    for edge in (b - a, c - b, a - c):
+        apart = apart or parted(edge, a, b, c, u, v, w)
     return wb.where(apart, 0, 1)

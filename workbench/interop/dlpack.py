@@ -102,8 +102,7 @@ class Constant:
     """
 
     def __init__(self, span: Span, whose: str, until: weakref.ref | None = None):
-        self.place = span.offset, span.shape, span.strides, span.itemsize
-        self.whose, self.until = whose, until
+        self.span, self.whose, self.until = span.weak(), whose, until
 
     @property
     def over(self) -> bool:
@@ -113,7 +112,7 @@ class Constant:
 
     def foreign_write(self, span: Span, what: str, where: Where | None) -> None:
         """Refuse a write of ours to these bytes while they are in use. Raises LaunchError [read-only]."""
-        if not self.over and Span(span.allocation, *self.place).overlaps(span) is not False:
+        if not self.over and self.span.overlaps(span) is not False:
             text = f"{what} would write to memory of {self.whose}, which is taken for constant there."
             raise LaunchError(
                 text, slug="read-only", where=where or caller_where(), instead="wb.clone(a), and write to that"
@@ -130,7 +129,7 @@ def guard(a: array, constant: Constant) -> None:
     """Make writes to the memory of `a` ask this guard from now on."""
     with LOCK:
         known = [g for g in _guards.get(a.allocation, ()) if not g.over]
-        if constant.until is None and any(g.until is None and g.place == constant.place for g in known):
+        if constant.until is None and any(g.until is None and g.span == constant.span for g in known):
             return
         _guards[a.allocation] = [*known, constant]
         a.allocation.watch(constant)

@@ -9,6 +9,7 @@ from __future__ import annotations
 import inspect
 import weakref
 from collections.abc import Callable, Iterable, Sequence
+from functools import cached_property
 from typing import Any, NamedTuple
 
 import jax
@@ -203,7 +204,7 @@ class JaxFunction:
         dims, shapes = form(program, given if count <= len(params) else args, self.dim, self.outputs, dtype_of)
         check_writes(program, count, "A JAX array never changes.")
         if count not in self._calls:
-            self._calls[count] = KernelCall(self.kernel, len(params) - count, (), None, None)
+            self._calls[count] = KernelCall("jax_kernel", self.kernel, len(params) - count, (), None)
         made = self._calls[count]._call(given, Form(dims, tuple(shapes), ()))
         return tuple(made) if isinstance(made, list) else made
 
@@ -275,11 +276,10 @@ class Form(NamedTuple):
 class JaxCall:
     """A function on arrays that JAX can call, jit and differentiate. Made by `jax_kernel` and `jax_callable`."""
 
-    def __init__(self, what: str, fn: Any, num_outputs: int, in_out: Sequence[str], output_dims: OutputDims):
+    def __init__(self, what: str, fn: Any, num_outputs: int, in_out: Iterable[str], output_dims: OutputDims):
         self.what, self.fn, self.output_dims = f"{what} of {fn.__name__!r}", fn, output_dims
         self.__name__, self.__doc__ = fn.__name__, fn.__doc__
         self.num_outputs, self.in_out = num_outputs, tuple(in_out)
-        self._params: list[tuple[str, Type]] | None = None
 
     def __repr__(self) -> str:
         return f"<{self.what} for JAX>"
@@ -299,14 +299,10 @@ class JaxCall:
     def _refuse(self, text: str, instead: str = "", why: str = "") -> LaunchError:
         return LaunchError(f"{self.what}: {text}", slug="function", where=self.where, why=why, instead=instead)
 
-    @property
+    @cached_property
     def params(self) -> list[tuple[str, Type]]:
         """The (name, type) of each parameter, checked once. Raises LaunchError [function]."""
-        if self._params is None:
-            self._params = self._checked(self._read())
-        return self._params
-
-    def _checked(self, params: list[tuple[str, Type]]) -> list[tuple[str, Type]]:
+        params = self._read()
         pure = self.num_outputs - len(self.in_out)
         names = [name for name, _ in params]
         inputs = names[: len(names) - pure] if pure >= 0 else []
@@ -387,16 +383,7 @@ class JaxCall:
 class KernelCall(JaxCall):
     """A kernel as a function of JAX. Made by `jax_kernel`."""
 
-    def __init__(
-        self,
-        kernel: Kernel,
-        num_outputs: int,
-        in_out: Sequence[str],
-        output_dims: OutputDims,
-        launch_dims: Extent | None,
-    ):
-        super().__init__("jax_kernel", kernel, num_outputs, in_out, output_dims)
-        self.launch_dims = launch_dims
+    launch_dims: Extent | None = None
 
     def _read(self) -> list[tuple[str, Type]]:
         program = self.fn.program()
@@ -504,7 +491,9 @@ def jax_kernel(
     Array([0., 2., 4.], dtype=float32)
     """
     check_side_effects("jax_kernel", has_side_effect)
-    return KernelCall(kernel, num_outputs, tuple(in_out_argnames or ()), output_dims, launch_dims)
+    made = KernelCall("jax_kernel", kernel, num_outputs, in_out_argnames or (), output_dims)
+    made.launch_dims = launch_dims
+    return made
 
 
 def jax_callable(
@@ -546,4 +535,4 @@ def jax_callable(
         text = "jax_callable(..., stage_in_argnames=...)."
         why = "In Warp the other arrays keep the values of the first call."
         raise LaunchError(text, slug="launch-keyword", why=why, instead="wb.jax_callable(f)")
-    return FunctionCall("jax_callable", func, num_outputs, tuple(in_out_argnames or ()), output_dims)
+    return FunctionCall("jax_callable", func, num_outputs, in_out_argnames or (), output_dims)

@@ -11,7 +11,7 @@ from __future__ import annotations
 import copy
 import math
 import weakref
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, MutableMapping, Sequence
 from typing import Any, SupportsIndex, TypeVar, cast
 
 import numpy as np
@@ -127,16 +127,6 @@ def read_as(a: array, t: torch.Tensor) -> torch.Tensor:
     return t if source is None else carrying_tensor(t, (source,))
 
 
-def wrapped(made: array, t: torch.Tensor, fresh: bool) -> None:
-    """Tell the tape if torch computed the values of `t`, now wrapped as the array `made`, from memory of ours.
-
-    `fresh`: memory that nobody has wrapped before, so that torch may have made it of anything.
-    """
-    arrived(made, sources_of_tensors(t), fresh and not isinstance(t, HostTensor) and not t.requires_grad)
-
-
-Layout = tuple[int, tuple[int, ...], tuple[int, ...], int]  # offset, shape, strides in bytes, itemsize
-
 _SCALARS: dict[torch.dtype, Scalar] = {getattr(torch, s.name): s for s in types.SCALARS if hasattr(torch, s.name)}
 
 
@@ -208,7 +198,7 @@ class TensorWatch:
 
     def __init__(self) -> None:
         self.aliases: list[list[Any]] = []
-        self.ports: dict[int, tuple[weakref.ref, Layout]] = {}
+        self.ports: dict[int, tuple[weakref.ref, Span]] = {}
 
     def add(self, t: torch.Tensor) -> None:
         """Follow the version counter of `t`, which its views and detached forms share."""
@@ -232,24 +222,18 @@ class TensorWatch:
     def exposing(self, allocation: Allocation) -> None:
         """No-op: memory shared with torch is exposed from the start."""
 
-    def living(self) -> Iterator[tuple[torch.Tensor, Layout]]:
-        """Yields the leaf tensors that are still alive, with their layouts."""
-        for key, (ref, layout) in list(self.ports.items()):
+    def living(self) -> Iterator[tuple[torch.Tensor, Span]]:
+        """Yields the leaf tensors that are still alive, with their bytes."""
+        for key, (ref, span) in list(self.ports.items()):
             t = ref()
             if t is None:
                 del self.ports[key]
             else:
-                yield t, layout
+                yield t, span
 
 
 _watches: weakref.WeakKeyDictionary[Allocation, TensorWatch] = weakref.WeakKeyDictionary()
-_straight = WeakIdKeyDictionary()  # tensor -> {(dtype, layout): weak reference to its array}
-
-
-def _exposed(a: array) -> Any:
-    """A CPU array's memory as a NumPy array, exposed; for gradients too, where `numpy()` may differ."""
-    a.allocation.expose()
-    return a.data[...]
+_straight: MutableMapping[torch.Tensor, dict[tuple, weakref.ref[array]]] = WeakIdKeyDictionary()  # by dtype and layout
 
 
 def _watch(a: Allocation) -> TensorWatch:
@@ -312,11 +296,11 @@ def _wrapped(t: torch.Tensor, dtype: DTypeLike, requires_grad: bool | None, stra
     element = dtype_from_torch(t.dtype) if dtype is None else dtype_of(dtype)
     if wanted:
         _check_leaf(t)
-    a, layout = place_tensor(t)
-    fresh = not straight and a not in _watches
-    watch = _watch(a)
+    span = span_of(t)
+    fresh = not straight and span.allocation not in _watches  # torch may have made it of anything
+    watch = _watch(span.allocation)
     watch.add(t)
-    made = shaped_tensor(a, layout, element, t)
+    made = shaped_tensor(t, span, element)
     if wanted:
         if t.requires_grad and made.span.self_overlapping:
             text = f"elements of a leaf tensor of shape {tuple(t.shape)} with strides {t.stride()} share memory."
@@ -324,8 +308,8 @@ def _wrapped(t: torch.Tensor, dtype: DTypeLike, requires_grad: bool | None, stra
             raise GradientError(text, slug="overlapping", why=why, instead="t = t.detach().clone().requires_grad_()")
         made.requires_grad = True
         if t.requires_grad and t.is_leaf:
-            watch.ports[id(t)] = (weakref.ref(t), layout)
-    wrapped(made, t, fresh)
+            watch.ports[id(t)] = (weakref.ref(t), span.weak())
+    arrived(made, sources_of_tensors(t), fresh and not isinstance(t, HostTensor) and not t.requires_grad)
     return made
 
 
@@ -352,8 +336,8 @@ def _follow(device: Device) -> None:
         let_follow(device)
 
 
-def place_tensor(t: torch.Tensor) -> tuple[Allocation, Layout]:
-    """(the allocation that is the tensor's storage, the tensor's layout in it)."""
+def span_of(t: torch.Tensor) -> Span:
+    """The bytes of a tensor, in the allocation that is its storage."""
     if t.layout is not torch.strided or t.is_conj() or t.is_neg():
         raise LaunchError(f"a tensor with layout {t.layout} has no plain memory", slug="layout", instead="t.to_dense()")
     device, size = device_from_torch(t.device), t.element_size()
@@ -363,12 +347,12 @@ def place_tensor(t: torch.Tensor) -> tuple[Allocation, Layout]:
     storage = t.untyped_storage()
     a = memory.allocation_at(storage.data_ptr(), storage.nbytes(), device, storage)
     offset = t.data_ptr() - a.address if t.numel() else 0
-    return a, (offset, tuple(t.shape), tuple(s * size for s in t.stride()), size)
+    return Span(a, offset, tuple(t.shape), tuple(s * size for s in t.stride()), size)
 
 
-def shaped_tensor(a: Allocation, layout: Layout, element: Type, t: torch.Tensor) -> array:
+def shaped_tensor(t: torch.Tensor, span: Span, element: Type) -> array:
     """The tensor's memory as an array, trailing axes as components (a 0-d tensor has one axis). Raises LaunchError."""
-    offset, shape, strides, size = layout
+    shape, strides, size = span.shape, span.strides, span.itemsize
     inner = getattr(element, "shape", ())
     if getattr(element, "scalar", None) is not dtype_from_torch(t.dtype):
         instead = f"t.to({dtype_to_torch(element)})" if not isinstance(element, Struct) else "an array of structs"
@@ -380,8 +364,8 @@ def shaped_tensor(a: Allocation, layout: Layout, element: Type, t: torch.Tensor)
     if strides[outer:] != row_strides(inner, size) and t.numel():
         raise LaunchError("the components of one element are not side by side", slug="layout", instead="t.contiguous()")
     if outer == 0:
-        return array_on(a, element, (1,), (size * math.prod(inner),), offset)
-    return array_on(a, element, shape[:outer], strides[:outer], offset)
+        return array_on(span.allocation, element, (1,), (size * math.prod(inner),), span.offset)
+    return array_on(span.allocation, element, shape[:outer], strides[:outer], span.offset)
 
 
 def straight(t: torch.Tensor, want: Array) -> array:
@@ -390,9 +374,7 @@ def straight(t: torch.Tensor, want: Array) -> array:
     inner = getattr(want.dtype, "shape", ())
     fits = fits and t.ndim >= len(inner) and tuple(t.shape[t.ndim - len(inner) :]) == inner
     element = want.dtype if fits else dtype_from_torch(t.dtype)  # the launch refuses what does not fit
-    known = _straight.get(t)
-    if known is None:
-        known = _straight[t] = {}
+    known = _straight.setdefault(t, {})
     key = (element, t.data_ptr(), tuple(t.shape), t.stride(), t.requires_grad)
     made = known[key]() if key in known else None
     if made is None:
@@ -403,7 +385,7 @@ def straight(t: torch.Tensor, want: Array) -> array:
 
 def wrappers(t: torch.Tensor) -> Iterator[array]:
     """The arrays that launches have made of this tensor."""
-    for ref in list((_straight.get(t) or {}).values()):
+    for ref in list(_straight.get(t, {}).values()):
         if (made := ref()) is not None:
             yield made
 
@@ -429,7 +411,9 @@ def to_torch(a: array, requires_grad: bool = False) -> torch.Tensor:
         raise LaunchError(f"{a.label} runs backwards, which torch cannot", slug="layout", instead="to_torch(clone(a))")
     made = _same_storage(a, theirs)
     if made is None:
-        made = torch.as_tensor(a.data, device=a.device.name) if a.device.is_cuda else torch.from_numpy(_exposed(a))
+        if not a.device.is_cuda:
+            a.allocation.expose()
+        made = torch.as_tensor(a.data[...], device=a.device.name)
         _watch(a.allocation).add(made)
         _follow(a.device)
     return read_as(a, made).requires_grad_(requires_grad)
@@ -462,8 +446,7 @@ def _publish(tape: Recording, space: Workspace) -> None:
     leaves, increments = [], []
     for a, shadow in list(space.items()):
         watch = _watches.get(a)
-        for t, layout in watch.living() if watch is not None else ():
-            span = Span(a, *layout)
+        for t, span in watch.living() if watch is not None else ():
             if t.requires_grad and t.is_leaf and tape.log.has_touched(span):
                 _check_place(t, span)
                 leaves.append(t)

@@ -41,8 +41,8 @@ from .tensors import (
     dtype_to_torch,
     from_torch,
     like_tensor,
-    place_tensor,
     shaped_tensor,
+    span_of,
     tensor_of,
     to_torch,
 )
@@ -206,7 +206,7 @@ class TorchCall(PureCall):
             if not isinstance(value, torch.Tensor):
                 continue
             if not isinstance(leaf.type, Array) and types.is_float(leaf.type):
-                places[k] = shaped_tensor(*place_tensor(value), leaf.type, value)
+                places[k] = shaped_tensor(value, span_of(value), leaf.type)
                 declared.append(k)
             if isinstance(places[k], array):
                 found[id(value)] = places[k]
@@ -219,22 +219,14 @@ class TorchCall(PureCall):
         self, tensors: Sequence[torch.Tensor], wanted: frozenset[int], keep: str, results: list[torch.Tensor]
     ) -> RecordedCall:
         command, inputs = self._command(_separate(tensors), results)
-        tape = CallTape(keep)
+        tape = Tape(keep)
+        tape.refuses_late = False  # the tensors that torch follows decide its leaves, later requests do not
         tape.active.update((a.allocation, None) for k in wanted if (a := inputs[k]) is not None)
-        memory.push_recorder(tape)
-        try:
+        with memory.recorded_by(tape):
             command.launch()
-        finally:
-            memory.pop_recorder(tape)
         count = len(self.args)
         outputs = [a for leaf, a in zip(command.program.leaves, command.flat, strict=True) if leaf.arg >= count]
         return RecordedCall(tape, inputs, outputs)
-
-
-class CallTape(Tape):
-    """A tape of one call: the tensors that torch follows decide its leaves, later requests do not."""
-
-    refuses_late = False
 
 
 def _value(t: torch.Tensor) -> Any:
@@ -252,12 +244,10 @@ def _separate(tensors: Sequence[torch.Tensor]) -> list[torch.Tensor]:
     spans: list[Span] = []
     for t in tensors:
         own = t.detach()
-        a, layout = place_tensor(own)
-        span = Span(a, *layout)
+        span = span_of(own)
         if span.self_overlapping or any(span.overlaps(other) is not False for other in spans):
             own = own.clone(memory_format=torch.contiguous_format)
-            a, layout = place_tensor(own)
-            span = Span(a, *layout)
+            span = span_of(own)
         done.append(own)
         spans.append(span)
     return done

@@ -6,6 +6,7 @@ downwards. To add an operation: find the places (`matrix.compressed`), launch a 
 """
 
 from ..kernels.reading.declare import Refused
+from .kernels import bsr_block_index, bsr_row_index
 from .matrix import BsrMatrix, bsr_matrix_t
 from .operations import (
     bsr_assign,
@@ -25,7 +26,6 @@ from .operations import (
     bsr_transposed,
     bsr_zeros,
 )
-from .places import bsr_block_index, bsr_row_index
 from .products import bsr_axpy_work_arrays, bsr_mm, bsr_mm_work_arrays, bsr_mv
 
 BsrTripletMap = Refused("sparse.BsrTripletMap", "bsr_set_from_triplets each time: it finds the places anew.")

@@ -10,9 +10,10 @@ from ..arrays import capture_log
 from ..arrays.allocation import recorder
 from ..arrays.array import array
 from ..arrays.creation import full, zeros
-from ..arrays.dtypes import DTypeLike
+from ..arrays.dtypes import DTypeLike, scalar_in
 from ..device import DeviceLike
 from ..errors import LaunchError
+from ..kernels.program import Kernel
 from ..kernels.types import Matrix, Scalar, Small, matrix
 from ..launches.launch import launch
 from . import kernels
@@ -25,8 +26,13 @@ def check_topology(topology: str | None) -> None:
         raise LaunchError(f"topology={topology!r} is not here.", slug="topology", instead='topology="compact"')
 
 
-def _indices(a: np.ndarray, like: BsrMatrix) -> array:
-    return array(np.ascontiguousarray(a, np.int32), int, device=like.device)
+def _add(
+    values: array, source: np.ndarray, target: np.ndarray, out: array, alpha: Factor = 1.0, how: Kernel = kernels.added
+) -> None:
+    """Add `alpha` times the blocks `source` of `values` to the blocks `target` of `out`, of the same type."""
+    if len(source):
+        places = [array(np.ascontiguousarray(a, np.int32), int, device=out.device) for a in (source, target)]
+        launch(how, len(source), [*places, values, factor(alpha, scalar_in(out.dtype))], [out])
 
 
 def combined(dest: BsrMatrix, terms: list[tuple[BsrMatrix, Any]], beta: Factor) -> BsrMatrix:
@@ -47,9 +53,8 @@ def combined(dest: BsrMatrix, terms: list[tuple[BsrMatrix, Any]], beta: Factor) 
     dest.place(offsets, found)
     at = 0
     for term, alpha in terms:
-        if n := term.nnz:
-            where = _indices(np.arange(n), dest), _indices(place[at : at + n], dest)
-            launch(kernels.added, n, [*where, term.values, factor(alpha, dest.scalar_type)], [dest.values])
+        n = term.nnz
+        _add(term.values, np.arange(n), place[at : at + n], dest.values, alpha)
         at += n
     return dest
 
@@ -131,9 +136,8 @@ def bsr_set_from_triplets(
     which = np.flatnonzero(kept)
     offsets, found, place = compressed(r[which], c[which], (dest.nrow, dest.ncol))
     dest.place(offsets, found)
-    if values is not None and len(which):
-        where = _indices(which, dest), _indices(place, dest)
-        launch(kernels.added, len(which), [*where, values, factor(1.0, dest.scalar_type)], [dest.values])
+    if values is not None:
+        _add(values, which, place, dest.values)
 
 
 def _as_blocks(values: array, dest: BsrMatrix) -> array:
@@ -252,10 +256,8 @@ def bsr_set_transpose(dest: BsrMatrix, src: BsrMatrix, topology: str | None = No
     dest.nrow, dest.ncol = src.ncol, src.nrow
     offsets, found, place = compressed(columns, rows, (dest.nrow, dest.ncol))
     dest.place(offsets, found)
-    if src.nnz:
-        turn = kernels.added if isinstance(src.dtype, Scalar) else kernels.turned
-        where = _indices(np.arange(src.nnz), dest), _indices(place, dest)
-        launch(turn, src.nnz, [*where, values, factor(1.0, src.scalar_type)], [dest.values])
+    turn = kernels.added if isinstance(src.dtype, Scalar) else kernels.turned
+    _add(values, np.arange(src.nnz), place, dest.values, how=turn)
 
 
 def bsr_transposed(A: BsrMatrix) -> BsrMatrix:
@@ -293,9 +295,7 @@ def bsr_get_diag(A: BsrMatrix, out: array | None = None) -> array:
     else:
         out.zero_()
     which = np.flatnonzero(rows_of(A.structure[0]) == A.structure[1])
-    if len(which):
-        where = _indices(which, A), _indices(A.structure[1][which], A)
-        launch(kernels.added, len(which), [*where, A.values, factor(1.0, A.scalar_type)], [out])
+    _add(A.values, which, A.structure[1][which], out)
     return out
 
 

@@ -68,7 +68,7 @@ def jacobian(
             if _differentiable(x) and _differentiable(y) and (mask is None or (i, j) in mask):
                 most = y.data.size
                 rows = exact.first_rows(tape, y, x, min(most, max_outputs_per_var) if max_outputs_per_var > 0 else most)
-                found[i, j] = _as_array(_filled(rows.reshape(len(rows), -1), most, 0), x)
+                found[i, j] = _as_array(rows.reshape(len(rows), -1), most, 0, x)
     return _shown(found, labels) if plot_jacobians else found
 
 
@@ -124,7 +124,7 @@ def jacobian_fd(
                 columns.append([None if up is None else (up - down) / (2 * eps) for up, down in pairs])
             for j in range(len(columns[0]) if columns else 0):
                 if columns[0][j] is not None and (mask is None or (i, j) in mask):
-                    found[i, j] = _as_array(_filled(np.stack([c[j] for c in columns], axis=1), n, 1), x)
+                    found[i, j] = _as_array(np.stack([c[j] for c in columns], axis=1), n, 1, x)
     return _shown(found, labels) if plot_jacobians else found
 
 
@@ -248,12 +248,6 @@ def _pairs(mask: Mask, labels: tuple[list[str], list[str]]) -> set[tuple[int, in
     return {(number(i, 0), number(j, 1)) for i, j in mask} if mask else None
 
 
-def _filled(found: np.ndarray, size: int, axis: int) -> np.ndarray:
-    """A matrix made up to `size` rows or columns of NaN."""
-    short = [(0, size - n if k == axis else 0) for k, n in enumerate(found.shape)]
-    return np.pad(found, short, constant_values=np.nan)
-
-
 def _shown(found: Found, labels: tuple[list[str], list[str]]) -> Found:
     made = type("labels", (), {"input_labels": labels[0], "output_labels": labels[1]})
     jacobian_plot(found, made)
@@ -277,6 +271,9 @@ def _run(function: Callable[..., Any], dim: Any, inputs: list, outputs: Sequence
     return list(result) if isinstance(result, (list, tuple)) else [result]
 
 
-def _as_array(rows: np.ndarray, x: array) -> array:
+def _as_array(found: np.ndarray, size: int, axis: int, x: array) -> array:
+    """A matrix, made up to `size` rows or columns by NaN, as an array with elements like those of `x`."""
+    short = [(0, size - n if k == axis else 0) for k, n in enumerate(found.shape)]
+    rows = np.pad(found, short, constant_values=np.nan)
     rows = rows.reshape(len(rows), x.size, *components(x)).astype(x.data.dtype)
     return array(rows, dtype=x.dtype, device=x.device)

@@ -107,14 +107,13 @@ def _do(
     if recorder() is not None:
         capture_log.refuse(f"{what}() under a tape", f"the same line outside: {what}(condition, graph)")
     graphs = [_captured(body, kwargs) for body in bodies]
-    for graph in graphs:
-        if graph is not None and graph.tapes:
-            capture_log.refuse(f"{what}() of a block with a tape", f"the same line outside: {what}(condition, graph)")
-    for graph in graphs:
-        if graph is not None:
-            graph.tell(notes)
-            for memory in graph.memory:
-                notes.use(memory, "read")
+    given = [graph for graph in graphs if graph is not None]
+    if any(graph.tapes for graph in given):
+        capture_log.refuse(f"{what}() of a block with a tape", f"the same line outside: {what}(condition, graph)")
+    for graph in given:
+        graph.tell(notes)
+        for memory in graph.memory:
+            notes.use(memory, "read")
     if not notes.late:
         with capture_log.paused():
             run(*graphs)

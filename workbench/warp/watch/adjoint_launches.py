@@ -9,7 +9,6 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from contextlib import contextmanager
-from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
@@ -27,27 +26,13 @@ from ...tapes.reverse import extremal_memory, put_back, reverse, rewind
 from .causes import needed
 from .compare import VerdictRow
 from .events import WarpStep
-from .memory import TwinBuffer, Untranslated
+from .memory import Untranslated
 from .session import Session
+from .snapshots import Snapshots
 from .verdicts import Verdicts
 from .walks import SCALES, Act, PublishedGradient, add_seeds, gradient_in, meets, reads
 
 Pair = tuple[Any, Any]  # an array of Warp among the arguments of a launch, and the one that holds its adjoint
-
-
-@dataclass
-class AdjointSnapshots:
-    """The adjoint arrays before and after an adjoint launch, by array id; used like `GradientSnapshots`."""
-
-    first: dict[int, np.ndarray]
-    last: dict[int, np.ndarray]
-    changed: frozenset[TwinBuffer] = frozenset()
-
-    def before(self, a: object) -> np.ndarray:
-        return self.first[id(a)]
-
-    def after(self, a: object) -> np.ndarray:
-        return self.last[id(a)]
 
 
 class AdjointLaunch(Verdicts):
@@ -63,7 +48,7 @@ class AdjointLaunch(Verdicts):
         step: WarpStep,
         command: Command,
         pairs: list[Pair],
-        moment: AdjointSnapshots,
+        moment: Snapshots,
         earlier: list[AdjointLaunch],
     ):
         super().__init__(session, -1, moment, session.steps, [])

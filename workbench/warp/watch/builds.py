@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from functools import partial
+from operator import methodcaller
 from typing import Any
 
 from warp._src import types as warp_types
@@ -27,8 +28,8 @@ class Builds:
         hooks.put(warp_types.HashGrid.build, self.grid)
         for kind in PARTS:
             hooks.put(kind.__init__, self.made)
-            hooks.put(kind.refit, lambda theirs, thing: self.fitted(thing, "refit", theirs, lambda twin: twin.refit()))
-        hooks.put(warp_types.Bvh.rebuild, self.rebuilt)
+            hooks.put(kind.refit, partial(self.again, "refit"))
+        hooks.put(warp_types.Bvh.rebuild, partial(self.again, "rebuild"))
         for name in ("points", "velocities"):
             hooks.put(vars(warp_types.Mesh)[name].fset, partial(self.replaced, name))
 
@@ -46,8 +47,8 @@ class Builds:
         ours = lambda: self.handles.make(thing)  # noqa: E731
         self.event(thing, "", [*args, *kwargs.values()], registered, ours)
 
-    def rebuilt(self, theirs: Theirs, tree: object, constructor: object = None) -> None:
-        self.fitted(tree, "rebuild", theirs, lambda twin: twin.rebuild())
+    def again(self, name: str, theirs: Theirs, thing: object, *_: object, **__: object) -> None:
+        self.fitted(thing, name, theirs, methodcaller(name))
 
     def replaced(self, name: str, theirs: Theirs, mesh: object, new: object) -> None:
         """Handle `mesh.points = new` (a refit) and `mesh.velocities = new`; recorded launches keep the old twin."""

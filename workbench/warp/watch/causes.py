@@ -8,6 +8,7 @@ to differ: they can only be compared where there is one.
 from __future__ import annotations
 
 from collections.abc import Iterator
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -39,7 +40,7 @@ from .source_patterns import (
     returned_by_atomics,
     suspects,
 )
-from .walks import Changed, GradientWalks, WithNumbers, changed, meets
+from .walks import Changed, GradientWalks, changed, meets, with_numbers
 
 HOST = ("host", "assign", "fill_", "zero_")
 WITHIN = 8  # times the effect of rounding each operation of one adjoint otherwise
@@ -105,13 +106,9 @@ def leaked(one: GradientWalks, row: VerdictRow) -> Found | None:
     """Finds gradients left by an earlier pass that Warp's walk took as seeds: with them Warp's numbers come out."""
     seeded = {id(twin) for twin, _ in one.seeds}
     left = [p for p in one.published if p.written and id(p.twin) not in seeded and p.holds]
-    if not left or row.theirs is None:
-        return None
-    exact = one.with_seeds([*one.seeds, *((p.twin, p.before) for p in left)])
+    exact = one.with_seeds([*one.seeds, *((p.twin, p.before) for p in left)]) if left else {}
     mine = row.subject
-    if mine is None or id(mine.twin) not in exact:
-        return None
-    if not accuracy(row.theirs, mine.whole(exact[id(mine.twin)]), None).fine:
+    if id(mine.twin) not in exact or not accuracy(row.theirs, mine.whole(exact[id(mine.twin)]), None).fine:
         return None
     names = ", ".join(f"`{one.session.tape.names.of(p.twin)}.grad`" for p in left)
     sentence = f"{names} still held what an earlier backward had left, and was walked back again"
@@ -215,7 +212,7 @@ def _changed_arguments(one: GradientWalks) -> tuple[dict[WarpStep, list[Changed]
             elif k not in active:
                 continue
             found.setdefault(step, []).append((k, then, now))
-    return found, bool(numbers), one.with_step(WithNumbers(numbers)) if numbers else {}
+    return found, bool(numbers), one.with_step(partial(with_numbers, numbers)) if numbers else {}
 
 
 def without_gradient(one: GradientWalks, row: VerdictRow) -> Found | None:
@@ -240,18 +237,16 @@ def without_gradient(one: GradientWalks, row: VerdictRow) -> Found | None:
 
 def _passes(one: GradientWalks, row: VerdictRow, *twins: array) -> bool:
     """True if the row's gradient flows through one of these arrays: cutting their adjoints changes it."""
-    mine = row.subject
-    if mine is None:
-        return True
-    return not np.array_equal(one.without(*twins)[id(mine.twin)], one.exact[id(mine.twin)], equal_nan=True)
+    mine = id(row.subject.twin)
+    return not np.array_equal(one.without(*twins)[mine], one.exact[mine], equal_nan=True)
 
 
 def aliased(one: GradientWalks, row: VerdictRow) -> Found | None:
     """Finds memory written (or asked about) as one array and read as another, each with a gradient of its own."""
     twin_of = one.session.twins.array
-    writers: dict[Any, dict[int, tuple[Any, set[Event]]]] = {}  # by memory: the arrays, and the events that wrote them
-    if (mine := row.subject) is not None:
-        writers[mine.twin.allocation] = {id(mine.theirs): (mine.theirs, set())}
+    mine = row.subject
+    writers: dict[Any, dict[int, tuple[Any, set[Event]]]]  # by memory: the arrays, and the events that wrote them
+    writers = {mine.twin.allocation: {id(mine.theirs): (mine.theirs, set())}}
     found: list[tuple[WarpStep, Any, Any]] = []
     for step, entry in zip(one.by_entry, one.entries, strict=True):
         if step is None or not isinstance(entry, list) or step.event is None:
@@ -276,11 +271,7 @@ def aliased(one: GradientWalks, row: VerdictRow) -> Found | None:
 
 # ---- memory that is not what it was
 
-BUILT = {
-    "HashGrid": ("hash grid", "built anew"),
-    "Mesh": ("mesh", "fitted anew"),
-    "Bvh": ("tree of boxes", "fitted anew"),
-}
+BUILT = {"Mesh": ("mesh", "fitted anew"), "Bvh": ("tree of boxes", "fitted anew")}
 
 
 def overwritten(one: GradientWalks, row: VerdictRow) -> Found | None:
@@ -340,9 +331,9 @@ def _overwritten(one: GradientWalks, wrong: WarpStep, by: WarpStep, need: Any) -
 
 def _is_used(one: GradientWalks, by: WarpStep) -> bool:
     """True if a later event of the pass, or a seed, reads what a step has written."""
-    if by.event is None or not any(e is by.event for e in one.events):
+    at = next((n for n, e in enumerate(one.events) if e is by.event), None)
+    if by.event is None or at is None:
         return False
-    at = next(n for n, e in enumerate(one.events) if e is by.event)
     read = [span for e in one.events[at + 1 :] for span in e.reads] + [twin.span for twin, _ in one.seeds]
     return any(meets(span, by.event.writes) for span in read)
 
@@ -463,7 +454,7 @@ def beside_singular(one: GradientWalks, row: VerdictRow) -> Found | None:
 
 def infinite(one: GradientWalks, row: VerdictRow) -> Found | None:
     """Finds numbers of Warp's that are infinite or NaN where the exact ones are finite."""
-    if row.step is None or row.theirs is None or row.exact is None:
+    if row.step is None or row.exact is None:
         return None
     odd = int(np.sum(~np.isfinite(row.theirs) & np.isfinite(row.exact.reshape(row.theirs.shape))))
     if not odd:
@@ -524,7 +515,7 @@ def _mended(s: Suspect) -> str:
 def behind_mesh(one: GradientWalks, row: VerdictRow) -> Found | None:
     """Finds points of a mesh that kernels get by id: Warp's adjoints of mesh queries give them no gradient."""
     mine = row.subject
-    if mine is None or row.theirs is None or not np.array_equal(row.theirs, mine.before):
+    if not np.array_equal(row.theirs, mine.before):
         return None
     for step in reversed(one.steps):
         if step.event is None or not asks_mesh(step.event):
@@ -541,7 +532,7 @@ def behind_mesh(one: GradientWalks, row: VerdictRow) -> Found | None:
 def rounded(one: GradientWalks, row: VerdictRow) -> Found | None:
     """Finds cancellation: rounding alone moves the sum as far as Warp's gradient is off."""
     mine = row.subject
-    if mine is None or row.step is None or row.exact is None or row.theirs is None or row.step.event is None:
+    if row.step is None or row.exact is None or row.step.event is None:
         return None
     if not accuracy(row.theirs, row.exact, one.noise_of(mine)).fine:
         within = one.moved_within(mine, row.step.event)

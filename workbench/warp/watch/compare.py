@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any, Literal
 
 import numpy as np
@@ -42,7 +42,7 @@ class VerdictRow:
     cause: str = ""
     remedy: str = ""
     backward: int = 0
-    theirs: np.ndarray | None = None
+    theirs: np.ndarray = field(default_factory=lambda: np.zeros(0))
     exact: np.ndarray | None = None
     subject: Any = None
 

@@ -7,7 +7,6 @@ farther apart than they explain is said to be so.
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from dataclasses import dataclass
 
 from ...display import aligned, html_table
@@ -45,30 +44,21 @@ class Differing:
         return [repr(self.step), line, self.array, *numbers, self.why]
 
 
-class Differences:
+class Differences(list[Differing]):
     """Rows, which print as a table, the farthest first."""
 
     def __init__(self, session: Session):
         rows = [_row(session, step, step.difference) for step in session.steps if step.difference is not None]
-        self.rows = sorted(rows, key=lambda row: -row.difference.ulps)
-
-    def __iter__(self) -> Iterator[Differing]:
-        return iter(self.rows)
-
-    def __len__(self) -> int:
-        return len(self.rows)
-
-    def __getitem__(self, n: int) -> Differing:
-        return self.rows[n]
+        super().__init__(sorted(rows, key=lambda row: -row.difference.ulps))
 
     def __repr__(self) -> str:
-        if not self.rows:
+        if not self:
             return "every result has the same bits as Warp's"
-        return "\n".join(aligned([list(FIELDS), *(row.texts() for row in self.rows)], rule="-"))
+        return "\n".join(aligned([list(FIELDS), *(row.texts() for row in self)], rule="-"))
 
     def _repr_mimebundle_(self, include: object = None, exclude: object = None) -> dict[str, str]:
         title = "Results that differ from Warp's"
-        html = html_table(title, list(FIELDS), [row.texts() for row in self.rows]) if self.rows else f"<p>{self!r}</p>"
+        html = html_table(title, list(FIELDS), [row.texts() for row in self]) if self else f"<p>{self!r}</p>"
         return {"text/plain": repr(self), "text/html": html}
 
 

@@ -5,13 +5,13 @@ The trip count of a captured loop, and the branch taken, are known only then: th
 
 from __future__ import annotations
 
+from functools import partial
 from types import FrameType
 from typing import Any
 
 import numpy as np
 from warp._src import context
 
-from ...arrays.array import array
 from .backward_calls import Backwards
 from .captures import Captured, CapturedLoop, Captures, inner, touched
 from .events import RACE, WarpStep
@@ -93,11 +93,8 @@ class GraphLaunches:
         for key, grad in taken.buffers.items():
             if not grad.size or not any(r in regions for r in self.twins.meeting(*hull(grad))):
                 continue
-            twin, values = self.twins.array(grad), taken.last[key]
-
-            def perform(twin: array = twin, values: np.ndarray = values) -> None:
-                twin.data[...] = values.reshape(twin.data.shape)
-
+            twin = self.twins.array(grad)
+            perform = partial(np.copyto, twin.data, taken.last[key].reshape(twin.data.shape))
             self.recorder.after_backward(twin, twins, perform, back.place)
 
     def judged(self, backs: list[GraphSnapshots], steps: list[WarpStep], refused: str) -> None:

@@ -10,6 +10,7 @@ from __future__ import annotations
 import gc
 import weakref
 from collections.abc import Iterable, Iterator
+from functools import cached_property
 from operator import attrgetter
 from typing import Any
 
@@ -35,7 +36,6 @@ class TwinHandles:
     def __init__(self, twins: Any):
         self.twins = twins
         self.made: dict[int, tuple[Any, Any]] = {}
-        self.known: weakref.WeakValueDictionary[int, Any] | None = None  # Warp's meshes and trees
 
     def close(self) -> None:
         """Unregister the twins: no id refers to one of ours any more."""
@@ -47,10 +47,10 @@ class TwinHandles:
     def things(self, values: Iterable[Any]) -> list[Any]:
         """Warp's meshes and trees whose numbers are among these arguments, in structs and arrays too."""
         given = [v for v in values if _may_hold(v)]
-        if not given or not self.living():
+        if not given or not self.living:
             return []
         numbers = dict.fromkeys(n for v in given for n in self.numbers(v))
-        found = (self.living().get(n) for n in numbers)
+        found = (self.living.get(n) for n in numbers)
         return [thing for thing in found if thing is not None and thing.device.is_cpu]
 
     def numbers(self, value: Any) -> Iterator[int]:
@@ -64,19 +64,16 @@ class TwinHandles:
             for name in kind._cls.vars:
                 yield from self.numbers(getattr(value, name))
 
+    @cached_property
     def living(self) -> weakref.WeakValueDictionary[int, Any]:
         """Warp's live meshes and BVHs by id: those older than the watch are searched for once, new ones added."""
-        if self.known is None:
-            self.known = weakref.WeakValueDictionary()
-            for thing in gc.get_objects():
-                if type(thing) in PARTS and thing.id:
-                    self.known[thing.id] = thing
-        return self.known
+        things = (thing for thing in gc.get_objects() if type(thing) in PARTS)
+        return weakref.WeakValueDictionary({thing.id: thing for thing in things if thing.id})
 
     def created(self, thing: Any) -> None:
         """Register a new mesh or BVH of Warp's."""
         if thing.id:
-            self.living()[thing.id] = thing
+            self.living[thing.id] = thing
 
     def arrays(self, thing: object) -> list[Any]:
         """The arrays of Warp that a mesh or tree is made of."""

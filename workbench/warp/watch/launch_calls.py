@@ -14,13 +14,14 @@ from ...display import ProgressBar
 from ...errors import KernelError
 from ...launches.command import Command
 from ...launches.launch import launch as our_launch
-from .adjoint_launches import AdjointLaunch, AdjointSnapshots, Pair
+from .adjoint_launches import AdjointLaunch, Pair
 from .builtin_calls import NATIVE, given_to
 from .hooks import Hooks, Theirs, caller, first_line
 from .memory import Untranslated, arrays_in
 from .recorder import EventRecorder
 from .rewritten_launches import serialised, without_skips
 from .session import CallSite, Session
+from .snapshots import Snapshots
 
 IN_CAPTURE = "an adjoint that the program launches itself, in a capture"
 _NAMES = tuple(inspect.signature(context.launch).parameters)
@@ -123,7 +124,7 @@ class LaunchCalls:
         step = recorder.step("adjoint", label, tape, entries, kernel, reason)
         back = None
         if not reason and session.check == "gradient":
-            moment = AdjointSnapshots(first, {id(a): np.array(g.numpy()) for a, g in pairs})
+            moment = Snapshots(first, {id(a): np.array(g.numpy()) for a, g in pairs})
             try:
                 command = serialised(self.planned(kernel, dims, values, []))
                 back = AdjointLaunch(session, step, command, pairs, moment, self.adjoints)
@@ -178,8 +179,6 @@ class LaunchCalls:
 
 
 def _dims(dim: Any) -> tuple[int, ...]:
-    if isinstance(dim, int):
-        return (dim,)
     return tuple([int(n) for n in (dim if type(dim) is tuple or np.ndim(dim) else (dim,))])
 
 

@@ -212,12 +212,7 @@ class Twins:
 
     def regions(self, arrays: Iterable[Any]) -> list[TwinBuffer]:
         """The buffers of these arrays of Warp, each once. Raises Untranslated."""
-        found: dict[TwinBuffer, None] = {}
-        for a in arrays:
-            region = self.known(a).region
-            if region is not None:
-                found[region] = None
-        return list(found)
+        return list(dict.fromkeys(region for a in arrays if (region := self.known(a).region) is not None))
 
     def written_behind(self, region: TwinBuffer) -> list[HostWrite]:
         """The host's changes to a buffer since it was last seen: one write per run of bytes, or one for many runs."""
@@ -225,6 +220,7 @@ class Twins:
         size = itemsize_of(flat.dtype)
         n = flat.size
         new, old = region.live[: n * size].reshape(n, size), seen[: n * size].reshape(n, size)
+        values = region.live[: n * size].view(flat.dtype.numpy)  # type: ignore[attr-defined]
         changed = (new != old).any(axis=1)
         edges = np.flatnonzero(np.diff(np.concatenate(([0], changed.view(np.int8), [0]))))
         if len(edges) > 2 * MOST_RUNS:
@@ -232,13 +228,9 @@ class Twins:
                 edges = np.array([0, n])
             else:
                 places = np.flatnonzero(changed)
-                return [HostWrite(flat, self.numbers(flat, new[places]), places.astype(np.int32))]
+                return [HostWrite(flat, values[places], places.astype(np.int32))]
         runs = zip(edges[::2].tolist(), edges[1::2].tolist(), strict=True)
-        return [HostWrite(flat[i:j], self.numbers(flat, new[i:j])) for i, j in runs]
-
-    def numbers(self, flat: array, given: np.ndarray) -> np.ndarray:
-        """Rows of bytes (count, itemsize) as elements of a twin."""
-        return given.copy().view(flat.dtype.numpy).reshape(-1)  # type: ignore[attr-defined]
+        return [HostWrite(flat[i:j], values[i:j].copy()) for i, j in runs]
 
     def flat(self, region: TwinBuffer) -> array:
         """A 1-D view of a whole twin, of scalars (of structs, if it holds structs)."""

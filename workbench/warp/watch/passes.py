@@ -30,7 +30,7 @@ from .session import LeftGradient, Session
 from .snapshots import GradientSnapshots, digest
 from .torch_tensors import shares_gradient
 from .verdicts import Verdicts
-from .walks import SCALES, Act, PublishedGradient, add_seeds, floats, gradient_in, meets, reads
+from .walks import SCALES, Act, PublishedGradient, add_seeds, floats, gradient_in, is_seed, meets, reads
 
 MUCH = 1 << 26  # bytes of Warp's gradient buffers that are kept of one backward, for its picture
 
@@ -46,13 +46,9 @@ class Glimpse:
 class WarpBackward(Verdicts):
     """A backward of Warp's. `rows` say what came of it.
 
-    steps    what Warp's tape has recorded, in order; `own`: their events by id.
+    own      the events of its steps, which Warp's tape has recorded, by id.
     missed   the events while that tape was open which it has not recorded.
-    seeds    (twin, values): what the walk starts from.
-    exact    by the id of a twin: the exact gradient.
-    reached  the opaque or doubtful events that an adjoint came to.
     bases    by the id of a twin that no event writes: what its gradient held before.
-    past     the steps before it, of Warp's tape or not.
     """
 
     def __init__(
@@ -107,7 +103,7 @@ class WarpBackward(Verdicts):
         found = []
         for known in list(self.session.twins.made.values()) if missed else ():
             a = known.ref()
-            if a is None or a.grad is None or not self.moment.knows(a) or not np.any(_numbers(self.moment.before(a))):
+            if a is None or a.grad is None or not self.moment.knows(a) or not is_seed(self.moment.before(a)):
                 continue
             if self.session.left.get(a.grad) is None and any(meets(known.twin.span, e.writes) for e in missed):
                 found.append(a)
@@ -126,14 +122,10 @@ class WarpBackward(Verdicts):
 
     def _with_gradients(self) -> list[PublishedGradient]:
         """The arrays that publish a gradient; of overlapping gradients the largest."""
-        found: dict[int, Any] = {}
-        for entry in self.entries:
-            if isinstance(entry, list):
-                given = self.session.twins.arrays_of([*entry[3], *entry[4]])
-                found.update((id(a), a) for a in given if a.grad is not None)
-        found.update((id(a), a) for a in arrays_in(self.moment.gradients) if a.grad is not None)
-        found.update((id(a), a) for a in self._beside())
-        found = {key: a for key, a in found.items() if self.moment.knows(a)}
+        launches = (e for e in self.entries if isinstance(e, list))
+        given = [a for e in launches for a in self.session.twins.arrays_of([*e[3], *e[4]])]
+        given += [*arrays_in(self.moment.gradients), *self._beside()]
+        found = {id(a): a for a in given if a.grad is not None and self.moment.knows(a)}
         kept: list[PublishedGradient] = []
         spans: list[tuple[int, int, int]] = []
         for a in sorted(found.values(), key=lambda a: -a.size):
@@ -250,8 +242,8 @@ class WarpBackward(Verdicts):
         for n, noted in self.moment.glimpses if not error else ():
             step = self.by_entry[n]
             if step is not None:
-                values = [(self.session.twins.behind(a), values) for a, values in noted]
-                self.glimpses.append(Glimpse(step, [(found[0], values) for found, values in values if found]))
+                known = [(twin, values) for a, values in noted for twin in self.session.twins.behind(a)]
+                self.glimpses.append(Glimpse(step, known))
         wrong_at: dict[int, WarpStep] = {}
         if self.events and self.complete and not error:
             try:
@@ -397,11 +389,6 @@ def _over(before: np.ndarray, given: np.ndarray) -> np.ndarray:
     flat = given.reshape(-1)[: made.size]
     made[: flat.size] = flat
     return made.reshape(before.shape)
-
-
-def _numbers(values: np.ndarray) -> np.ndarray:
-    """The values of a gradient; an empty array for structs."""
-    return values if values.dtype.names is None else values[:0].view(np.uint8)
 
 
 def _is_host(event: Event) -> bool:

@@ -41,17 +41,11 @@ class PublishedBackward:
 
     def __init__(self, one: WarpBackward):
         self.one, self.tape = one, one.session.tape
-        self.seeds: Mapping[Allocation, Any] = {a: s.data.copy() for a, s in self._started().items()}
-
-    def _started(self) -> Workspace:
-        """The gradients when Warp's walk began, with its seeds."""
-        space = Workspace()
-        for p in self.one.published:
-            if p.written and p.before.dtype.names is None:
-                _put(space, p.twin, p.before)
-        for twin, values in self.one.seeds:
+        space = Workspace()  # the gradients when Warp's walk began, with its seeds
+        held = [(p.twin, p.before) for p in one.published if p.written and p.before.dtype.names is None]
+        for twin, values in [*held, *one.seeds]:
             _put(space, twin, values)
-        return space
+        self.seeds: Mapping[Allocation, Any] = {a: s.data.copy() for a, s in space.items()}
 
     def retrace(self, observe: Observer, before: Observer | None = None, step: object = None) -> Workspace:
         """Replay the pass backwards; `before` and `observe` see Warp's buffers before and after each event.
@@ -73,14 +67,15 @@ class PublishedBackward:
                 before(event, space)
             for twin, values in known:
                 _put(space, twin, values)
-            observe(event, _only(space, known) if event.kind in MOVED else space)
+            moved = event.kind in MOVED
+            observe(event, Workspace({a.allocation: space[a.allocation] for a, _ in known}) if moved else space)
         return space
 
     def _base(self, twin: array) -> Any:
         """The former contents of a leaf's gradient, to be subtracted; 0 if the exact gradient does not include them."""
-        for p in self.one.published:
-            row = self.one.row_of(p)
-            if p.twin is twin and not p.written and row is not None and not row.cause.startswith("leaked seed"):
+        for row in self.one.rows:
+            p = row.subject
+            if p.twin is twin and not p.written and not row.cause.startswith("leaked seed"):
                 return p.before
         return 0
 
@@ -95,14 +90,6 @@ def _put(space: Workspace, twin: array, values: np.ndarray) -> None:
     if is_float_memory(twin):
         view = shadow_view(twin, space[twin.allocation])
         view[...] = np.reshape(values, view.shape)
-
-
-def _only(space: Workspace, known: list[tuple[array, np.ndarray]]) -> Workspace:
-    """A workspace with only these arrays."""
-    found = Workspace()
-    for twin, _ in known:
-        found[twin.allocation] = space[twin.allocation]
-    return found
 
 
 # ---- the verdict as findings

@@ -183,10 +183,9 @@ class Rebinder:
 
     def module(self, module: types.ModuleType) -> Any:
         name = module.__name__
-        if name.startswith("warp.") and not self.covers(name):
-            return ours(name.removeprefix("warp.").removeprefix("_src."))
         if not self.covers(name):
-            return module
+            within = name.removeprefix("warp.").removeprefix("_src.")
+            return ours(within) if name.startswith("warp.") else module
         made = types.ModuleType(name)
         self.tables[id(vars(module))] = vars(made)
         self.fill(vars(made), vars(module))

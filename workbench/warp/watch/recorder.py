@@ -5,7 +5,6 @@ from __future__ import annotations
 import weakref
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
-from functools import partial
 from typing import Any
 
 from ...arrays import allocation as memory
@@ -83,12 +82,19 @@ class EventRecorder:
         return result
 
     def reach(self, arrays: Iterable[Any], place: CallSite) -> tuple[list[TwinBuffer], str]:
-        """Record the host writes before a call. Returns (the buffers of its arrays, why it has no twin or "")."""
+        """Record the host's changes before a call, or those of a call that is not hooked, since its buffers were seen.
+
+        Returns (the buffers of its arrays, why it has no twin or "").
+        """
+        regions: list[TwinBuffer] = []
         try:
             regions = self.twins.regions(arrays)
+            for region in regions:
+                if not (self.computed and self.computed_by_warp(region, place)) and region.changed():
+                    self.host_write(region, place)
         except (Untranslated, WorkbenchError) as error:
-            return [], first_line(error)
-        return regions, self.host_writes(regions, place)
+            return regions, first_line(error)
+        return regions, ""
 
     def record(self, call: WarpCall, regions: list[TwinBuffer], reason: str, values: Sequence[Any]) -> None:
         """Run the twin of a call that Warp has run, compare the results, and copy Warp's bytes to the twins."""
@@ -107,10 +113,14 @@ class EventRecorder:
         step = self.step(call.kind, call.label, call.tape, call.entries, call.kernel, reason)
         if not reason and call.ours is not None:
             try:
-                self.on_our_tape(call.ours)
+                with memory.recorded_by(self.session.tape):
+                    call.ours()
                 if len(events) > count:
-                    self.named(step)
-                    self.place(count, call.place)
+                    step.event, step.number = events[-1], len(events) - 1
+                    if step.kind == "native":  # a native function of Warp's may have taken several
+                        step.event.label = step.label
+                    for event in events[count:]:
+                        event.place = call.place
             except Exception as error:  # noqa: BLE001  whatever ours cannot do is opaque, and the program goes on
                 step.reason = (RACE if getattr(error, "slug", "") == "race" else "") + first_line(error)
                 self.undo(count)
@@ -135,27 +145,6 @@ class EventRecorder:
             self.session.recorded.setdefault(tape, {}).update((id(entry), step) for entry in entries)
 
     # ---- our events
-
-    def on_our_tape(self, act: Callable[[], Any]) -> None:
-        """Run `act` with our tape recording."""
-        tape = self.session.tape
-        memory.push_recorder(tape)
-        try:
-            act()
-        finally:
-            memory.pop_recorder(tape)
-
-    def place(self, count: int, place: CallSite) -> None:
-        """Set the line of the events from number `count` on to that of the program's call."""
-        for event in self.session.tape.events[count:]:
-            event.place = place
-
-    def named(self, step: WarpStep) -> None:
-        """Assign the last event to this step; a native function of Warp's may have taken several."""
-        events = self.session.tape.events
-        step.event, step.number = events[-1], len(events) - 1
-        if step.kind == "native":
-            step.event.label = step.label
 
     def undo(self, count: int) -> None:
         """Drop our events from number `count` on after a failure: an opaque one takes their place."""
@@ -217,28 +206,16 @@ class EventRecorder:
         step.difference = max(differences, key=lambda d: d.share, default=None)
         step.chosen = asks_mesh(step.event) and all(d.whole or not d.far for d in differences)
 
-    def host_writes(self, regions: list[TwinBuffer], place: CallSite) -> str:
-        """Record events for changes to these buffers by the host, or by a call that is not hooked, since last seen.
-
-        Returns why there is none, or "".
-        """
-        try:
-            for region in regions:
-                if not (self.computed and self.computed_by_warp(region, place)) and region.changed():
-                    self.host_write(region, place)
-        except (Untranslated, WorkbenchError) as error:
-            return first_line(error)
-        return ""
-
     def host_write(self, region: TwinBuffer, place: CallSite) -> None:
+        """Record events for the changes to a buffer since it was last seen."""
         events = self.session.tape.events
         count = len(events)
         pieces = self.twins.written_behind(region)
-        for piece in pieces:
-            self.on_our_tape(partial(host_write, piece))
-        self.place(count, place)
+        with memory.recorded_by(self.session.tape):
+            for piece in pieces:
+                host_write(piece)
         for event in events[count:]:
-            event.label = HOST_WRITE
+            event.place, event.label = place, HOST_WRITE
         region.accept(False)
         event = events[-1] if pieces else None
         self.session.steps.append(WarpStep(len(events) - len(pieces), "host", HOST_WRITE, event))

@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-import weakref
 from collections.abc import Callable
 from dataclasses import dataclass
 from types import CodeType, FrameType
 from typing import Any, NamedTuple
+from weakref import WeakKeyDictionary, ref
 
 import numpy as np
 from warp._src import context
@@ -65,14 +65,12 @@ class Session:
         self.inside = self.seeded = False
         self.backward: GradientSnapshots | None = None
         self.calls: dict[tuple[str, int], Where] = {}  # of a line of an installed library: the program's call behind it
-        self.tapes: weakref.WeakKeyDictionary[Any, int] = weakref.WeakKeyDictionary()
-        self.recorded: weakref.WeakKeyDictionary[Any, dict[int, WarpStep | None]] = weakref.WeakKeyDictionary()
-        self.escaped: weakref.WeakKeyDictionary[Any, list[WarpStep]] = weakref.WeakKeyDictionary()
-        self.left: weakref.WeakKeyDictionary[Any, LeftGradient] = weakref.WeakKeyDictionary()
-        self.views: weakref.WeakKeyDictionary[Any, list[tuple[int, weakref.ref[np.ndarray]]]] = (
-            weakref.WeakKeyDictionary()
-        )
-        self.cuts: weakref.WeakKeyDictionary[Any, None] = weakref.WeakKeyDictionary()
+        self.tapes: WeakKeyDictionary[Any, int] = WeakKeyDictionary()
+        self.recorded: WeakKeyDictionary[Any, dict[int, WarpStep | None]] = WeakKeyDictionary()
+        self.escaped: WeakKeyDictionary[Any, list[WarpStep]] = WeakKeyDictionary()
+        self.left: WeakKeyDictionary[Any, LeftGradient] = WeakKeyDictionary()
+        self.views: WeakKeyDictionary[Any, list[tuple[int, ref[np.ndarray]]]] = WeakKeyDictionary()
+        self.cuts: WeakKeyDictionary[Any, None] = WeakKeyDictionary()
 
     # ---- calls of Warp
 

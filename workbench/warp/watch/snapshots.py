@@ -7,6 +7,7 @@ graph itself, unseen by the program.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable
+from dataclasses import dataclass
 from hashlib import blake2b
 from typing import Any
 
@@ -22,14 +23,35 @@ MUCH = 1 << 26  # bytes that are noted after the adjoint launches of one graph
 MOST = 1 << 28  # of one backward
 
 
-class GradientSnapshots:
+@dataclass(eq=False)
+class Snapshots:
+    """Gradients `first` (before) and `last` (after), by the id of their array; `changed`: buffers, by the host."""
+
+    first: dict[int, Any]
+    last: dict[int, Any]
+    changed: frozenset[TwinBuffer] = frozenset()
+
+    def before(self, a: Any) -> np.ndarray:
+        """The gradient of an array before; the present one if there is no snapshot."""
+        return _held(self.first, a, a.grad)
+
+    def after(self, a: Any) -> np.ndarray:
+        """The gradient of an array after; the present one if there is no snapshot."""
+        return _held(self.last, a, a.grad)
+
+
+def _held(known: dict[int, Any], a: object, now: Any) -> np.ndarray:
+    found = known.get(id(a))
+    return np.array(now.numpy()) if found is None else found
+
+
+class GradientSnapshots(Snapshots):
     """One backward, with snapshots of the gradients.
 
     entries    the launches on Warp's tape; `gradients`: the arrays that it had gradients of.
     arguments  of each entry when the backward began, see `as_now`.
     arrays     those with a gradient, by id: the keys of `first` (before), `last` (after) and `values` (the array).
     glimpses   after adjoint launches: the number of the entry, and [(array, its gradient)].
-    changed    buffers that the host had changed without an event.
     events, steps  how many there were of each when the watch came to it.
     in_torch       True if a backward of torch has called it.
     """
@@ -43,7 +65,7 @@ class GradientSnapshots:
         self.refused, self.in_torch = "", in_backward()
         self.next = len(self.entries)
         self.glimpses: list[tuple[int, list[tuple[Any, Any]]]] = []
-        self.changed: frozenset[TwinBuffer] = frozenset()
+        super().__init__({}, {})
         given = [*arrays_in([*(a for a in (loss, *(grads or ())) if a is not None), *self.gradients]), *others]
         self.arguments: list[list[Any]] = []
         for entry in self.entries:
@@ -52,8 +74,6 @@ class GradientSnapshots:
             given += twins.arrays_of(values)
         self.arrays = {key: a for key, a in {id(a): a for a in given}.items() if a.grad is not None}
         self.buffers: dict[int, Any] = {}
-        self.first: dict[int, Any] = {}
-        self.last: dict[int, Any] = {}
         self.values: dict[int, Any] = {}
         self.seeds: dict[int, Any] = {}
 
@@ -94,19 +114,8 @@ class GradientSnapshots:
     def knows(self, a: object) -> bool:
         return id(a) in self.last or bool(self.refused)
 
-    def before(self, a: Any) -> np.ndarray:
-        """The gradient of an array when the backward began; the present one if there is no snapshot."""
-        found = self.first.get(id(a))
-        return np.array(a.grad.numpy()) if found is None else found
-
-    def after(self, a: Any) -> np.ndarray:
-        """The gradient of an array when the backward had ended; the present one if there is no snapshot."""
-        found = self.last.get(id(a))
-        return np.array(a.grad.numpy()) if found is None else found
-
-    def seed(self, g: Any) -> np.ndarray:
-        found = self.seeds.get(id(g))
-        return np.array(g.numpy()) if found is None else found
+    def seed(self, g: object) -> np.ndarray:
+        return _held(self.seeds, g, g)
 
     def held(self, a: object) -> np.ndarray:
         """The contents of an array at the backward."""

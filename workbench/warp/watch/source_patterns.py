@@ -136,14 +136,14 @@ class _SourceReader:
         tables = {
             t.id
             for n in ast.walk(self.function)
-            if isinstance(n, ast.Assign) and _allocates(n.value)
+            if isinstance(n, ast.Assign) and isinstance(n.value, ast.Call) and _last(n.value.func) in ("zeros", "empty")
             for t in n.targets
             if isinstance(t, ast.Name)
         }
         for node in _in_order(self.function):
             if isinstance(node, ast.Assign | ast.AugAssign):
                 reads = {ast.unparse(n) for n in ast.walk(node.value) if isinstance(n, ast.Subscript | ast.Attribute)}
-                for target in node.targets if isinstance(node, ast.Assign) else [node.target]:
+                for target in _stores(node):
                     base = _base(target)
                     if base is None or base in self.parameters:
                         continue
@@ -173,9 +173,9 @@ class _SourceReader:
     def is_unrolled(self, loop: ast.For) -> bool:
         """True if Warp unrolls this loop."""
         call = loop.iter
-        if not (isinstance(call, ast.Call) and isinstance(call.func, ast.Name) and call.func.id == "range"):
-            return False
-        if not all(self.is_number(a) for a in call.args):
+        if not (
+            isinstance(call, ast.Call) and ast.unparse(call.func) == "range" and all(map(self.is_number, call.args))
+        ):
             return False
         try:
             turns = len(range(*[ast.literal_eval(a) for a in call.args]))
@@ -194,15 +194,14 @@ class _SourceReader:
         """Yields loop-carried locals used for more than a sum, and each `break`."""
         body = list(_in_order(loop))
         yield from ((DYNAMIC, "break", n.lineno) for n in body if isinstance(n, ast.Break))
-        stores = [n for n in body if isinstance(n, ast.Assign | ast.AugAssign)]
-        for node in stores:
-            for target in node.targets if isinstance(node, ast.Assign) else [node.target]:
+        for node in body:
+            for target in _stores(node):
                 if not isinstance(target, ast.Name) or not self.lives_before(target.id, loop):
                     continue
                 if any(_uses(other, target.id) for other in body):
                     branches = (n for n in ast.walk(loop) if isinstance(n, ast.If))
                     cause = BRANCH if any(m is node for n in branches for m in ast.walk(n)) else DYNAMIC
-                    yield cause, target.id, node.lineno
+                    yield cause, target.id, node.lineno  # type: ignore[attr-defined]
 
     def used_behind(self, loop: ast.For | ast.While) -> Iterator[tuple[str, str, int, int]]:
         """Yields locals that the loop changes and whose value a later statement needs."""
@@ -213,7 +212,8 @@ class _SourceReader:
                     continue
                 told.add(target)
                 behind = (n for n in _in_order(self.function) if n.lineno > (loop.end_lineno or 0))  # type: ignore[attr-defined]
-                used = next((n for n in behind if any(_needs(e, target) for e in _expressions(n))), None)
+                parts = ((n, e) for n in behind for e in ast.iter_child_nodes(n) if not isinstance(e, ast.stmt))
+                used = next((n for n, e in parts if _needs(e, target)), None)
                 if used is not None:
                     yield DYNAMIC, target, node.lineno, used.lineno  # type: ignore[attr-defined]
 
@@ -240,16 +240,11 @@ def _base(target: ast.expr) -> str | None:
     return target.id if isinstance(target, ast.Name) else None
 
 
-def _allocates(value: ast.expr) -> bool:
-    return isinstance(value, ast.Call) and ast.unparse(value.func).rpartition(".")[2] in ("zeros", "empty")
-
-
 def _uses(statement: ast.AST, name: str) -> bool:
     """True if a statement reads this local, other than to add to it."""
-    if isinstance(statement, ast.AugAssign) and isinstance(statement.op, ast.Add | ast.Sub):
-        return _reads(statement.value, name)
     if isinstance(statement, ast.AugAssign):
-        return _reads(statement.value, name) or (isinstance(statement.target, ast.Name) and statement.target.id == name)
+        own = isinstance(statement.target, ast.Name) and statement.target.id == name
+        return _reads(statement.value, name) or (own and not isinstance(statement.op, ast.Add | ast.Sub))
     if isinstance(statement, ast.Assign):
         value = statement.value
         adds = isinstance(value, ast.BinOp) and isinstance(value.op, ast.Add | ast.Sub)
@@ -265,13 +260,12 @@ def _uses(statement: ast.AST, name: str) -> bool:
 
 def _targets(node: ast.AST) -> list[str]:
     """The locals that a statement assigns, wholly or by component."""
-    targets = node.targets if isinstance(node, ast.Assign) else [node.target] if isinstance(node, ast.AugAssign) else []
-    return [name for t in targets if (name := t.id if isinstance(t, ast.Name) else _base(t)) is not None]
+    return [name for t in _stores(node) if (name := t.id if isinstance(t, ast.Name) else _base(t)) is not None]
 
 
-def _expressions(statement: ast.AST) -> list[ast.AST]:
-    """The expressions of a statement, without nested statements."""
-    return [child for child in ast.iter_child_nodes(statement) if not isinstance(child, ast.stmt)]
+def _stores(node: ast.AST) -> list[ast.expr]:
+    """The targets of an assignment; [] of any other statement."""
+    return node.targets if isinstance(node, ast.Assign) else [node.target] if isinstance(node, ast.AugAssign) else []
 
 
 def _needs(node: ast.AST, name: str) -> bool:
@@ -284,7 +278,7 @@ def _needs(node: ast.AST, name: str) -> bool:
             return _needs(left, name) or _needs(right, name)
     if isinstance(node, ast.UnaryOp):
         return _needs(node.operand, name)
-    if isinstance(node, ast.Call) and ast.unparse(node.func).rpartition(".")[2] in _LINEAR:
+    if isinstance(node, ast.Call) and _last(node.func) in _LINEAR:
         return any(_needs(part, name) for part in [*node.args, *(k.value for k in node.keywords)])
     return not isinstance(node, ast.Name) and _reads(node, name)
 

@@ -113,7 +113,7 @@ class Verdicts(GradientWalks):
             known = self.session.views.get(subject.theirs.grad, []) if row.verdict == "agrees" else []
             alive = [(number, view) for number, ref in known if (view := ref()) is not None]
             own = [view for number, view in alive if number == self.number]
-            if not own or len({number for number, _ in alive}) < 2 or row.theirs is None:
+            if not own or len({number for number, _ in alive}) < 2:
                 continue
             now = np.array(own[0]).reshape(row.theirs.shape)
             if np.array_equal(now, row.theirs, equal_nan=True):
@@ -140,7 +140,7 @@ class Verdicts(GradientWalks):
         """Make a row wrong if an earlier backward has used up the seed in `.grad` from which this one starts again."""
         left = [(p, self.session.left.get(p.theirs.grad)) for p in self.published if p.written]
         spent = [(p, earlier) for p, earlier in left if earlier is not None and earlier.seed is not None]
-        if not spent or row.theirs is None:
+        if not spent:
             return
         exact = self.with_seeds([(p.twin, earlier.seed) for p, earlier in spent if earlier.seed is not None])
         made = exact.get(id(one.twin))
@@ -158,9 +158,9 @@ class Verdicts(GradientWalks):
 
     def _meant(self, one: PublishedGradient, row: VerdictRow) -> bool:
         """True if the row is right with gradients that end at clones made with requires_grad=False."""
-        found = [self.session.twins.behind(a) for a in list(self.session.cuts)]
-        touched = {span.allocation for e in self.events for span in (*e.reads, *e.writes)} if found else ()
-        ends = [twins[0] for twins in found if twins and twins[0].allocation in touched]
+        touched = {span.allocation for e in self.events for span in (*e.reads, *e.writes)}
+        cuts = (twin for a in list(self.session.cuts) for twin in self.session.twins.behind(a))
+        ends = [twin for twin in cuts if twin.allocation in touched]
         if not ends:
             return False
         exact = one.whole(self.without(*ends)[id(one.twin)])
@@ -173,7 +173,7 @@ class Verdicts(GradientWalks):
 
     def _not_finite(self, one: PublishedGradient, row: VerdictRow) -> bool:
         """True if the exact gradient has infinities or NaN, and Warp's agrees elsewhere."""
-        assert row.exact is not None and row.theirs is not None
+        assert row.exact is not None
         odd = ~np.isfinite(row.exact)
         if not odd.any():
             return False
@@ -220,7 +220,6 @@ class Verdicts(GradientWalks):
 
     def _judged(self, one: PublishedGradient, row: VerdictRow, exact: np.ndarray) -> tuple[Verdict, float]:
         """(verdict, distance from the exact gradient); "agrees" if rounding explains the distance."""
-        assert row.theirs is not None
         found = accuracy(row.theirs, exact, None)
         fine = (
             found.fine
@@ -234,7 +233,7 @@ class Verdicts(GradientWalks):
 
         Always False at a kink: there the least movement gives the whole difference of its slopes.
         """
-        assert row.theirs is not None and row.exact is not None
+        assert row.exact is not None
         exact = self.exact.get(id(one.twin))
         if exact is None or not np.array_equal(exact, self.other.get(id(one.twin), exact), equal_nan=True):
             return False
@@ -245,7 +244,7 @@ class Verdicts(GradientWalks):
 
     def _is_slight(self, row: VerdictRow) -> bool:
         """True if every number is within SLIGHT of the exact one, as by a slope rounded in another way."""
-        assert row.theirs is not None and row.exact is not None
+        assert row.exact is not None
         exact = row.exact.reshape(row.theirs.shape).astype(np.float64)
         with np.errstate(all="ignore"):
             if not (np.abs(row.theirs - exact) <= SLIGHT * np.abs(exact)).all():
@@ -273,7 +272,6 @@ class Verdicts(GradientWalks):
 
     def _accumulated(self, one: PublishedGradient, row: VerdictRow, exact: np.ndarray) -> None:
         """Set the cause of a row that agrees by accumulation; make it wrong if its array has changed in between."""
-        assert row.theirs is not None
         row.cause = "with what it held before this backward, which has been added to"
         earlier = self.session.left.get(one.theirs.grad)
         if earlier is None or not np.array_equal(earlier.gradient, one.before):

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass, replace
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -18,7 +19,6 @@ from ...arrays.array import array
 from ...arrays.span import Span
 from ...arrays.workspace import Workspace, float_parts, gradient_dtype, is_float_memory, shadow_view
 from ...diagnose.saturated import spread_threads
-from ...errors import Where
 from ...kernels import ir
 from ...kernels.interpreter import run
 from ...kernels.ir import Stmt
@@ -44,87 +44,74 @@ def floats(event: Event) -> Iterator[array]:
     yield from (part for a in event.places if isinstance(a, array) for part in float_parts(a).values())
 
 
-class Rounded:
-    """A step of the walk that moves memory and adjoints by up to two units in the last place."""
+# ---- steps of a walk: with what is told first they are an `Act`
 
-    def __init__(self, seed: int):
-        self.numbers = np.random.default_rng(seed)
+Act = Callable[[Any, Event, Workspace, dict], None]  # reverses an event
 
-    def __call__(self, tape: Any, event: Event, space: Workspace, after: dict) -> None:
-        parts = list(floats(event))
-        kept = {}
-        if event.reverse is not None and not event.reverse.extremal:  # those look for the very number that they stored
-            kept = {part.allocation: part.allocation.bytes.copy() for part in parts}
-            for part in parts:
-                self.move(part.data)
-        try:
-            reverse(tape, event, space, after)
-        finally:
-            for allocation, values in kept.items():
-                allocation.bytes[...] = values
+
+def moved(values: np.ndarray, numbers: np.random.Generator, units: int = 1) -> np.ndarray:
+    """Values, each moved by up to so many units in the last place."""
+    return values * (1 + units * np.finfo(values.dtype).eps * numbers.uniform(-1, 1, values.shape))
+
+
+def rounded(numbers: np.random.Generator, tape: Any, event: Event, space: Workspace, after: dict) -> None:
+    """Moves memory and adjoints by up to two units in the last place."""
+    parts = list(floats(event))
+    kept = {}
+    if event.reverse is not None and not event.reverse.extremal:  # those look for the very number that they stored
+        kept = {part.allocation: part.allocation.bytes.copy() for part in parts}
         for part in parts:
-            if part.allocation in space:
-                self.move(space[part.allocation].view(part.span, gradient_dtype(part)))
-
-    def move(self, values: np.ndarray) -> None:
-        eps = np.finfo(values.dtype).eps
-        values[...] = values * (1 + 2 * eps * self.numbers.uniform(-1, 1, values.shape))
-
-
-class WithNumbers:
-    """A step of the walk that reverses some launches with other numbers as arguments, given by event and parameter."""
-
-    def __init__(self, numbers: dict[Event, dict[int, Any]]):
-        self.numbers = numbers
-
-    def __call__(self, tape: Any, event: Event, space: Workspace, after: dict) -> None:
-        command, kept = event.command, event.command
-        if (numbers := self.numbers.get(event)) is not None and command is not None:
-            flat = [numbers.get(k, given) for k, given in enumerate(command.flat)]
-            event.command = Command(command.program, command.plan, flat)
-        try:
-            reverse(tape, event, space, after)
-        finally:
-            event.command = kept
-
-
-class ZeroedStep:
-    """A step of the walk that zeroes the adjoint of some memory, so that nothing flows through it."""
-
-    def __init__(self, lost: Iterable[Allocation]):
-        self.lost = list(lost)
-
-    def __call__(self, tape: Any, event: Event, space: Workspace, after: dict) -> None:
+            part.data[...] = moved(part.data, numbers, 2)
+    try:
         reverse(tape, event, space, after)
-        for allocation in self.lost:
-            if allocation in space:
-                space[allocation].data[...] = 0
+    finally:
+        for allocation, values in kept.items():
+            allocation.bytes[...] = values
+    for part in parts:
+        if part.allocation in space:
+            view = space[part.allocation].view(part.span, gradient_dtype(part))
+            view[...] = moved(view, numbers, 2)
 
 
-class RoundedWithin:
-    """A step of the walk that perturbs every operation in one launch's adjoint by a rounding."""
-
-    def __init__(self, event: Event, seed: int):
-        self.event, self.numbers = event, np.random.default_rng(seed)
-
-    def __call__(self, tape: Any, event: Event, space: Workspace, after: dict) -> None:
-        back = event.reverse
-        if event is self.event and back is not None and not back.extremal and small(event):
-            copies = Copies(event, space)
-            if run_copies(back.reverse.function, event, copies, self.round):
-                for allocation, values in copies.shadows.items():
-                    space[allocation].data[...] = values
-                return
+def with_numbers(numbers: dict[Event, dict[int, Any]], tape: Any, event: Event, space: Workspace, after: dict) -> None:
+    """Reverses some launches with other numbers as arguments, given by event and parameter."""
+    command = event.command
+    if event in numbers and command is not None:
+        flat = [numbers[event].get(k, given) for k, given in enumerate(command.flat)]
+        event.command = Command(command.program, command.plan, flat)
+    try:
         reverse(tape, event, space, after)
+    finally:
+        event.command = command
 
-    def round(self, thread: tuple[int, ...], stmt: ir.Stmt, values: run.LiveValues) -> None:
-        if stmt.row.moves or not stmt.args:
-            return
-        for out in stmt.outs:
+
+def zeroed(lost: Iterable[Allocation], tape: Any, event: Event, space: Workspace, after: dict) -> None:
+    """Zeroes the adjoint of some memory, so that nothing flows through it."""
+    reverse(tape, event, space, after)
+    for allocation in lost:
+        if allocation in space:
+            space[allocation].data[...] = 0
+
+
+def rounded_within(
+    launch: Event, numbers: np.random.Generator, tape: Any, event: Event, space: Workspace, after: dict
+) -> None:
+    """Perturbs every operation in one launch's adjoint by a rounding."""
+
+    def move(thread: tuple[int, ...], stmt: ir.Stmt, values: run.LiveValues) -> None:
+        for out in () if stmt.row.moves or not stmt.args else stmt.outs:
             if is_number(out):
                 now = np.asarray(values[out])
-                moved = now * (1 + np.finfo(now.dtype).eps * self.numbers.uniform(-1, 1, now.shape))
-                values[out] = moved.astype(now.dtype)[()]
+                values[out] = moved(now, numbers).astype(now.dtype)[()]
+
+    back = event.reverse
+    if event is launch and back is not None and not back.extremal and small(event):
+        copies = Copies(event, space)
+        if run_copies(back.reverse.function, event, copies, move):
+            for allocation, values in copies.shadows.items():
+                space[allocation].data[...] = values
+            return
+    reverse(tape, event, space, after)
 
 
 @dataclass(eq=False)
@@ -169,16 +156,12 @@ class OtherSlopes:
         if self.tie is None and silent is not None:
             self.tie = silent.of or silent, event
 
-    @property
-    def where(self) -> Where | None:
-        return None if self.tie is None else self.tie[0].where
-
     def sentence(self) -> str:
         """The location of the kink as text, as far as it was found."""
         if self.tie is None:
             return "kink: a `min`, `max`, `abs` or `clamp` on the way has both operands equal"
-        stmt, where = self.tie[0], self.where
-        place = f" in line {where.line}" if where is not None else ""
+        stmt = self.tie[0]
+        place = f" in line {stmt.where.line}" if stmt.where is not None else ""
         at = "is at 0" if stmt.row is ABS else "has both operands equal"
         return f"kink: `{stmt.row.name}`{place} {at}"
 
@@ -198,7 +181,6 @@ def is_choosing(event: Event) -> bool:
     return bool(event.command.program.once(choices, back.reverse.function))
 
 
-Act = Callable[[Any, Event, Workspace, dict], None]
 SCALES = (1.0, 1.37, 0.811, 2.93)  # of the seeds: each rounds differently, which tells how far rounding goes
 TRIALS = 3  # walks in which everything is moved by a rounding
 
@@ -221,7 +203,7 @@ class PublishedGradient:
     @property
     def holds(self) -> bool:
         """True if its gradient was non-zero before the pass. False for structs."""
-        return self.before.dtype.names is None and bool(np.any(self.before))
+        return is_seed(self.before)
 
 
 class GradientWalks:
@@ -262,10 +244,6 @@ class GradientWalks:
         """
         raise NotImplementedError
 
-    def row_of(self, one: PublishedGradient) -> VerdictRow | None:
-        """The row about an array."""
-        return next((row for p, row in zip(self.published, self.rows, strict=False) if p is one), None)
-
     def noise_of(self, one: PublishedGradient) -> np.ndarray | None:
         """The rounding noise of each number of this gradient, measured by scaled seeds; None if unknown."""
         return self._deviation("scaled", ((reverse, scale) for scale in SCALES[1:]), one)
@@ -273,16 +251,18 @@ class GradientWalks:
     def _rounding_of(self, one: PublishedGradient) -> np.ndarray | None:
         """A bound on the rounding error of each number of this gradient, the larger of both measures, or None."""
         noise = self.noise_of(one)
-        moved = self._deviation("rounded", ((Rounded(seed), 1.0) for seed in range(TRIALS)), one)
-        return None if noise is None or moved is None else np.maximum(NOISY * noise, ROUNDED * moved)
+        apart = self._deviation(
+            "rounded", ((partial(rounded, np.random.default_rng(seed)), 1.0) for seed in range(TRIALS)), one
+        )
+        return None if noise is None or apart is None else np.maximum(NOISY * noise, ROUNDED * apart)
 
     def moved_within(self, one: PublishedGradient, event: Event) -> np.ndarray | None:
         """The movement of this gradient when every operation of one launch's adjoint is perturbed by a rounding.
 
         None where that launch is too large to be interpreted.
         """
-        trials = range(TRIALS) if small(event) else ()
-        return self._deviation(event, ((RoundedWithin(event, seed), 1.0) for seed in trials), one)
+        trials = (np.random.default_rng(seed) for seed in range(TRIALS if small(event) else 0))
+        return self._deviation(event, ((partial(rounded_within, event, trial), 1.0) for trial in trials), one)
 
     def _deviation(self, key: object, walks: Iterable[tuple[Act, float]], one: PublishedGradient) -> np.ndarray | None:
         """The largest distance of each number from the exact one in some walks (step, scale of the seeds), kept by key.
@@ -314,8 +294,13 @@ class GradientWalks:
         """The gradients of the pass with the adjoints of these arrays cut, by twin id."""
         lost = frozenset(twin.allocation for twin in twins)
         if lost not in self.cuts:
-            self.cuts[lost] = self._walk(SCALES[0], ZeroedStep(lost))[0]
+            self.cuts[lost] = self._walk(SCALES[0], partial(zeroed, lost))[0]
         return self.cuts[lost]
+
+
+def is_seed(gradient: np.ndarray) -> bool:
+    """True if a gradient is not zero. False for structs."""
+    return gradient.dtype.names is None and bool(np.any(gradient))
 
 
 def meets(span: Span, spans: Iterable[Span]) -> bool:
