@@ -334,7 +334,7 @@ def growing_turns(case: RuleInput) -> Iterator[Finding]:
 
 def saturated_turns(case: RuleInput) -> Iterator[Finding]:
     """Finds a bound that a loop in a kernel reaches in some turn and never leaves."""
-    for event, seen in case.trail.observer(Loops).seen.items() if case.seeded and case.trail.final is not None else ():
+    for event, seen in case.trail.observer(Loops).seen.items():
         lines: dict[Line, list[Reached]] = {}
         for r in seen.reached:
             if (r.stmt.where, r.thread) in seen.came:

@@ -79,7 +79,7 @@ class Bounds(WalkObserver):
 
 def saturated(case: RuleInput) -> Iterator[Finding]:
     """Finds bounds that are reached in a series of launches and never left."""
-    for line in case.trail.observer(Bounds).lines if case.seeded and case.trail.final is not None else ():
+    for line in case.trail.observer(Bounds).lines:
         found = _reached(line)
         if found is not None:
             yield _saturated_finding(line, *found)

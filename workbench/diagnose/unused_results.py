@@ -172,8 +172,6 @@ TWICE = 2
 
 def unused_results(case: RuleInput) -> Iterator[Finding]:
     """Finds results lost unread, buffers read in place of another one, and leftovers."""
-    if not case.seeded or case.trail.final is None:
-        return
     history = history_of(case)
     seeded = set(case.trail.seeded)
     told: set[Site] = set()
