@@ -19,7 +19,6 @@ from ...arrays.allocation import Allocation
 from ...arrays.array import array
 from ...arrays.workspace import Workspace
 from ...derivatives.pitfalls import Wrong
-from ...device import on_host
 from ...diagnose.against import (
     TapeRun,
     aligned,
@@ -31,9 +30,9 @@ from ...diagnose.against import (
     run_of,
     unlike,
 )
-from ...diagnose.walk_step import EventAccess, accesses, shadow_of
+from ...diagnose.walk_step import EventAccess, accesses, numbers_of_memory, shadow_of
 from ...errors import LaunchError
-from ...kernels.types import Scalar, Struct
+from ...kernels.types import Struct
 from ...tapes.events import Event
 from ...tapes.seeds import seeds_of
 from ...tapes.tape import Tape
@@ -367,8 +366,8 @@ class _Comparing:
         found = []
         theirs = {self.partner.get(str(a)): (a, data) for a, data in self.there.seeds.items()}
         for a in dict.fromkeys((*self.here.seeds, *(a for a in theirs if a is not None))):
-            g = _seed(self.here.tape, a, self.here.seeds.get(a))
-            h = _seed(self.there.tape, *theirs.get(a, (a, None)))
+            g = numbers_of_memory(self.here.tape, a, self.here.seeds.get(a))
+            h = numbers_of_memory(self.there.tape, *theirs.get(a, (a, None)))
             if g is None and h is None:
                 continue
             g, h = (np.zeros_like(h) if g is None else g), (np.zeros_like(g) if h is None else h)
@@ -486,14 +485,6 @@ def _merged(pairs: Sequence[tuple[int, int]], ours: int, theirs: int) -> list[Pl
 def _once(found: Iterable[EventAccess]) -> list[EventAccess]:
     """Each range once."""
     return list({x.span: x for x in reversed(list(found))}.values())[::-1]
-
-
-def _seed(tape: Tape, a: Allocation, data: np.ndarray | None) -> np.ndarray | None:
-    """The values of a seed, flat; None if there are none."""
-    scalar = tape.scalars.get(a)
-    if data is None or not isinstance(scalar, Scalar):
-        return None
-    return on_host(data).reshape(-1).view(np.float32 if scalar.bits == 16 else scalar.numpy)
 
 
 def _only_there(event: EventColumn | None) -> EventColumn:
