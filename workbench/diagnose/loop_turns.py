@@ -15,6 +15,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
+from ..arrays.grouping import grouped
 from ..arrays.workspace import Workspace
 from ..errors import Where
 from ..kernels import ir
@@ -335,11 +336,8 @@ def growing_turns(case: RuleInput) -> Iterator[Finding]:
 def saturated_turns(case: RuleInput) -> Iterator[Finding]:
     """Finds a bound that a loop in a kernel reaches in some turn and never leaves."""
     for event, seen in case.trail.observer(Loops).seen.items():
-        lines: dict[Line, list[Reached]] = {}
-        for r in seen.reached:
-            if (r.stmt.where, r.thread) in seen.came:
-                lines.setdefault(r.stmt.where, []).append(r)
-        for found in lines.values():
+        reached = (r for r in seen.reached if (r.stmt.where, r.thread) in seen.came)
+        for found in grouped((r.stmt.where, r) for r in reached).values():
             r = min(found, key=lambda r: (r.zero, r.begin))
             step, line = case.step(event), _line(r.loop)
             loop = f"of the loop{f' in line {line.line}' if line else ''}"

@@ -14,6 +14,7 @@ from dataclasses import dataclass, field
 
 import numpy as np
 
+from ..arrays.grouping import grouped
 from ..arrays.workspace import Workspace
 from ..kernels import ir
 from ..kernels.analysis.activity import varied
@@ -60,11 +61,8 @@ class Bounds(WalkObserver):
 
     def choose(self, steps: Sequence[WalkStep]) -> None:
         """Choose the launches to look at."""
-        series: dict[tuple, list[WalkStep]] = {}
-        for step in steps:
-            if step.event.reverse is not None and small(step.event):
-                series.setdefault((step.event.label, step.event.line), []).append(step)
-        for found in series.values():
+        able = [s for s in steps if s.event.reverse is not None and small(s.event)]
+        for found in grouped(((s.event.label, s.event.line), s) for s in able).values():
             line = _BoundLine(found[-LOOKED:])
             if any(_limits(step.event) for step in line.steps):
                 self.lines.append(line)

@@ -16,12 +16,12 @@ import numpy as np
 
 from ..arrays.allocation import Allocation
 from ..arrays.array import span_of
+from ..arrays.grouping import grouped
 from ..arrays.interval_index import SpanIndex
 from ..arrays.span import Span
 from ..device import on_host
 from ..kernels.analysis.accesses import accesses_by_array
 from ..kernels.ops import memory
-from ..tapes.events import Event
 from ..tapes.kinds import COPY
 from .finding import Finding
 from .rule import RuleInput
@@ -299,11 +299,8 @@ def _same_stem(a: str, b: str) -> bool:
 
 def _stale(history: History, seeded: set[Allocation], told: set[Site]) -> Iterator[Finding]:
     """Finds a series whose last result is unread while the one before it is read after it."""
-    last: dict[Event, list[Result]] = {}
-    for result in history.left:
-        if history.reads.get(result.site, 0) >= TWICE and history.sites[result.site][-1] is result:
-            last.setdefault(result.step.event, []).append(result)
-    for results in last.values():
+    lasts = (r for r in history.left if history.reads[r.site] >= TWICE and history.sites[r.site][-1] is r)
+    for results in grouped((r.step.event, r) for r in lasts).values():
         outputs = [x for x in results[0].step.accesses if x.writes and x.scalar is not None]
         unread = [r for r in results if _only_read_here(r, seeded)]
         if len(unread) < len(outputs):

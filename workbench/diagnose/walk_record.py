@@ -16,6 +16,7 @@ import numpy as np
 
 from ..arrays import allocation as memory
 from ..arrays.allocation import Allocation
+from ..arrays.grouping import grouped
 from ..arrays.interval_index import SpanIndex, SpanSet
 from ..arrays.span import Span
 from ..arrays.workspace import Workspace
@@ -87,20 +88,14 @@ class WalkRecord:
     @cached_property
     def lines(self) -> dict[tuple, list[WalkStep]]:
         """The launches by (label, line), in program order."""
-        found: dict[tuple, list[WalkStep]] = {}
-        for step in self.steps:
-            if step.event.command is not None:
-                found.setdefault((step.event.label, step.event.line), []).append(step)
-        return found
+        launches = (step for step in self.steps if step.event.command is not None)
+        return grouped(((step.event.label, step.event.line), step) for step in launches)
 
     @cached_property
     def touching(self) -> dict[Allocation, list[int]]:
         """By allocation the positions of the steps that read or write it."""
-        found: dict[Allocation, list[int]] = {}
-        for n, step in enumerate(self.steps):
-            for a in dict.fromkeys(x.span.allocation for x in step.accesses):
-                found.setdefault(a, []).append(n)
-        return found
+        memories = (dict.fromkeys(x.span.allocation for x in step.accesses) for step in self.steps)
+        return grouped((a, n) for n, touched in enumerate(memories) for a in touched)
 
     def observer(self, kind: type[Observer]) -> Observer:
         """The observer of this class that the walk was shown to."""

@@ -17,6 +17,7 @@ import numpy as np
 from ...arrays import allocation as memory
 from ...arrays.allocation import Allocation
 from ...arrays.array import array
+from ...arrays.grouping import grouped
 from ...arrays.workspace import Workspace
 from ...derivatives.pitfalls import Wrong
 from ...diagnose.against import (
@@ -153,11 +154,9 @@ class PassComparison:
 
     @cached_property
     def _texts(self) -> dict[int, list[str]]:
-        found: dict[int, list[str]] = {}
-        for p in self.partings:
-            rest = f", {p.count} differ, by {p.most:.3g} at most" if p.count > 1 else ""
-            found.setdefault(p.position, []).append(clean(p.text + rest))
-        return found
+        rest = ", {0.count} differ, by {0.most:.3g} at most"
+        texts = ((p.position, p.text + (rest.format(p) if p.count > 1 else "")) for p in self.partings)
+        return grouped((position, clean(text)) for position, text in texts)
 
     def parts_bar(self, bar: Bar, others: Mapping[str, Sequence[Bar]]) -> bool:
         """True if an adjoint of this pass differs from the other's, whose bars are `others`, by lane."""
@@ -178,10 +177,7 @@ class PassComparison:
     @cached_property
     def _at(self) -> dict[tuple[str, str, int], list[Parting]]:
         """The differences by kind, lane and column."""
-        found: dict[tuple[str, str, int], list[Parting]] = {}
-        for p in self.partings:
-            found.setdefault((p.kind, p.allocation, p.position), []).append(p)
-        return found
+        return grouped(((p.kind, p.allocation, p.position), p) for p in self.partings)
 
 
 def distinct_digits(here: float, there: float) -> tuple[str, str]:
@@ -288,9 +284,7 @@ class _Comparing:
 
     def _adjoints(self, position: int, event: Event, space: Workspace, theirs: Iterable[Any]) -> Iterable[Parting]:
         """Yields the differences of adjoints after a reverse step, for each memory that both events touched."""
-        known: dict[Any, list[tuple[EventAccess, np.ndarray | None]]] = {}
-        for x, g in theirs:
-            known.setdefault(self.partner.get(str(x.span.allocation)), []).append((x, g))
+        known = grouped((self.partner.get(str(x.span.allocation)), (x, g)) for x, g in theirs)
         for x in _once(accesses(self.here.tape, event)):
             rest = known.get(x.span.allocation)
             if not rest:

@@ -7,7 +7,7 @@ from right to left the adjoints. Moments are positions of events: -1 is the star
 from __future__ import annotations
 
 from bisect import bisect_left, bisect_right
-from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any, TypeVar
 
@@ -308,11 +308,3 @@ class Adjoints:
         for i, j, cell in runs(self.held[key], first, last):
             if position < cell.until:
                 self.bars.append(Bar(key, cuts[i], cuts[j], cell.level, position, cell.until, cell.given))
-
-
-def by_lane(bars: Iterable[Bar]) -> dict[str, list[Bar]]:
-    """The bars of each memory, in their order."""
-    found: dict[str, list[Bar]] = {}
-    for bar in bars:
-        found.setdefault(bar.allocation, []).append(bar)
-    return found

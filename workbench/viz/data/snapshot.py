@@ -17,6 +17,7 @@ import numpy as np
 
 from ...arrays.allocation import Allocation
 from ...arrays.array import array
+from ...arrays.grouping import grouped
 from ...arrays.span import Span, byte_entries
 from ...arrays.workspace import Shadow, Workspace, add_seed, gradient_dtype, shadow_view
 from ...device import on_host
@@ -150,11 +151,8 @@ class TapeMoments:
     @cached_property
     def touching(self) -> dict[Allocation, list[int]]:
         """By memory the positions of the events that touch it."""
-        found: dict[Allocation, list[int]] = {}
-        for n, event in enumerate(self.events):
-            for a in dict.fromkeys(span.allocation for span in (*event.reads, *event.writes)):
-                found.setdefault(a, []).append(n)
-        return found
+        memories = (dict.fromkeys(s.allocation for s in (*event.reads, *event.writes)) for event in self.events)
+        return grouped((a, n) for n, touched in enumerate(memories) for a in touched)
 
     @property
     def walked_from(self) -> SeedBytes:
@@ -255,10 +253,7 @@ class TapeMoments:
         if self.refused is not None:
             raise self.refused
         seeds = self.walked_from
-        at: dict[int, list[tuple[array, DrawnSlice]]] = {}
-        for a, frame, moments in wanted:
-            for n in moments:
-                at.setdefault(n, []).append((a, frame))
+        at = grouped((n, (a, frame)) for a, frame, moments in wanted for n in moments)
         found: dict[tuple[int, DrawnSlice], dict[int, dict[str, Any]]] = {}
         blank: dict[tuple[int, DrawnSlice], dict[str, Any]] = {}
         places = {event: n for n, event in enumerate(self.events) if n in at}

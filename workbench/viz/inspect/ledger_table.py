@@ -8,6 +8,7 @@ from typing import Any
 
 import numpy as np
 
+from ...arrays.grouping import grouped
 from ...display import aligned, html_table
 from ...errors import Where
 from ..data.marks import LIGHT
@@ -74,11 +75,8 @@ class Ledger:
         return {**vars(self), **numbers, **lists, "published": published}
 
     def _sums(self) -> list[dict[str, Any]]:
-        found: dict[Any, list[Contribution]] = {}
-        for row in self.rows:
-            found.setdefault((row.position, row.heading, row.where), []).append(row)
         made = []
-        for some in found.values():
+        for some in grouped(((row.position, row.heading, row.where), row) for row in self.rows).values():
             values = [row.value for row in some]
             sums = {"value": values, "plus": [v for v in values if v > 0], "minus": [v for v in values if v < 0]}
             both = {name: json_number(sum(part)) for name, part in sums.items()}

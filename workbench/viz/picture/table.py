@@ -11,9 +11,10 @@ from functools import partial
 from typing import TYPE_CHECKING
 
 from ... import display
+from ...arrays.grouping import grouped
 from ..data.columns import PIECES
 from ..data.envelope import Bars, envelope_text, envelopes, stretches
-from ..data.lanes import Adjoints, Flows, by_lane, cut_memory
+from ..data.lanes import Adjoints, Flows, cut_memory
 from ..data.text import clean, clean_lines, level_text, moment_text, text_width, versions
 from ..data.trace import AllocationTrack, NameRange, TouchMark, Trace, event_flags, events_text, fold_flags
 from .window import TimeColumn, group_name, within
@@ -103,7 +104,7 @@ class _EventRows:
         """The adjoint of each memory in many events."""
         trace, found = self.trace, []
         cuts, levels = cut_memory(trace, trace.events, PIECES), [event.adjoint for event in trace.events]
-        bars = by_lane(Adjoints(trace, cuts, levels, trace.seeds, ()).bars)
+        bars = grouped((bar.allocation, bar) for bar in Adjoints(trace, cuts, levels, trace.seeds, ()).bars)
         for key, track in self.tracks.items():
             one = envelopes(Bars.of(bars.get(key, [])), stretches(column.a, column.b, 1)).at(0)
             if one.state != "absent":

@@ -13,6 +13,7 @@ from typing import Any, TypeVar
 
 import numpy as np
 
+from ...arrays.grouping import grouped
 from ..data import marks
 from ..data.columns import PREFIXES, AdjointSide, Columns, records
 from ..data.envelope import Bars, Envelope, Scale, envelopes, stretches, version_bars
@@ -282,12 +283,8 @@ class Tracks:
     # ---- families and many events, as envelopes
 
     def _by_row(self, found: Iterable[_Part]) -> dict[PlacedRow, list[_Part]]:
-        rows: dict[PlacedRow, list[_Part]] = {one: [] for one in self.rows}
-        for part in found:
-            one = self.row_of(part.allocation)
-            if one is not None:
-                rows[one].append(part)
-        return rows
+        parts = grouped((self.row_of(part.allocation), part) for part in found)
+        return {one: parts.get(one, []) for one in self.rows}
 
     @cached_property
     def version_bars(self) -> dict[PlacedRow, Bars]:
