@@ -39,33 +39,25 @@ class StateChanges:
         self.lines = {key: found for key, found in lines.items() if len(found) >= SERIES}
         self.changes: dict[Event, list[Change]] = {}
         self._states: dict[Event, list[tuple[EventAccess, array]]] = {}
-        self._after: dict[EventAccess, np.ndarray] = {}
+        self._after: list[tuple[EventAccess, array, np.ndarray]] = []
         for found in self.lines.values():
             for before, step in list(itertools.pairwise(found))[-LOOKED:]:
                 self._states[step.event] = _states(before, step)
 
     def observe_after(self, step: WalkStep, known: Known) -> None:
         """Called with memory as this event left it."""
-        self._after = {}
-        for state, old in self._states.get(step.event, ()):
-            if known(state.array.span):
-                now = on_host(state.array.data)
-                if old is state.array or old.span == state.array.span:
-                    self._after[state] = now.copy()
-                elif known(old.span):
-                    self._note(step, state, on_host(old.data), now)
+        states = self._states.get(step.event, ())
+        self._after = [(x, old, on_host(x.array.data).copy()) for x, old in states if known(x.array.span)]
 
     def observe_before(self, step: WalkStep, known: Known) -> None:
         """Called with memory as this event found it."""
-        for state, now in self._after.items():
-            if known(state.array.span):
-                self._note(step, state, on_host(state.array.data), now)
-        self._after = {}
-
-    def _note(self, step: WalkStep, state: EventAccess, old: np.ndarray, now: np.ndarray) -> None:
-        size, change = np.linalg.norm(now), np.linalg.norm(now.astype(np.float64) - old)
-        if size > 0 and np.isfinite([size, change]).all():
-            self.changes.setdefault(step.event, []).append(Change(state, float(change), float(change / size)))
+        for state, old, now in self._after:
+            if known(old.span):
+                size, change = np.linalg.norm(now), np.linalg.norm(now.astype(np.float64) - on_host(old.data))
+                if size > 0 and np.isfinite([size, change]).all():
+                    found = Change(state, float(change), float(change / size))
+                    self.changes.setdefault(step.event, []).append(found)
+        self._after = []
 
 
 def _states(before: WalkStep, step: WalkStep) -> list[tuple[EventAccess, array]]:

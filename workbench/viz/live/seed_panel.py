@@ -408,15 +408,11 @@ class SeedPanel(Saved, widgets.VBox):
         return f"{chart}{note}<details><summary>The same as a table</summary>{tables}</details>"
 
     def still(self) -> tuple[str, str]:
-        """(text, HTML) of the present pictures, for pages without widgets."""
-        return repr(self), self.static()
-
-    def static(self) -> str:
-        """The present pictures as HTML that needs neither kernel nor scripts."""
+        """The present pictures as text, and as HTML that needs neither kernel nor scripts."""
         parts = [self.title.value, self.matrix.value, self.row.value]
         if self.view is not None:
             parts.append(_card("tape view", self.view.still(SIZE // 2)[1]))
-        return f'<div class="wb-seeds"><style>{style("seeds.css")}</style>{"".join(parts)}</div>'
+        return repr(self), f'<div class="wb-seeds"><style>{style("seeds.css")}</style>{"".join(parts)}</div>'
 
     def __repr__(self) -> str:
         label = self.run.label if self.run is not None else "no seed"
