@@ -45,9 +45,6 @@ MISSING = {
     "heat": "This page has no numbers of that array at that moment: there were too many. tape.explore() has all.",
     "ledger": "This page has no ledger of that cell at that moment: to_html(path, cells=[(x, index)]) puts one in.",
     "microscope": "This page has no microscope of that thread: to_html(path, threads=[(launch, thread)]) puts one in.",
-    "findings": "",
-    "levels": "",
-    "trust": "",
 }
 
 
