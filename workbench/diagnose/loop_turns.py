@@ -163,11 +163,11 @@ class _TurnCounter:
 
     def _turn(self, loop: ir.Stmt, path: tuple[int, ...], values: run.LiveValues) -> tuple[int, bool]:
         key = int(values[loop.regions[0].params[0]]) if loop.row is control.FOR else self.tested[loop]
-        before = self.now.get(loop)
-        same = before is not None and before[0] == path
-        turn = 0 if not same else before[2] + (before[1] != key)  # type: ignore[index]
+        was, last, turn = self.now.get(loop, (None, None, 0))
+        fresh = was != path or last != key
+        turn = turn + fresh if was == path else 0
         self.now[loop] = path, key, turn
-        return turn, not same or before[1] != key  # type: ignore[index]
+        return turn, fresh
 
     def carried(self, loop: ir.Stmt, values: run.LiveValues) -> float:
         if loop not in self.floats:

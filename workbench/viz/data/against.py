@@ -347,12 +347,10 @@ class _Comparing:
         """The column of a write, lacking in one pass, that explains other values in this memory; else `position`."""
         for k in range(position - 1, -1, -1):
             n, m = self.places[k]
-            if n is not None and m is None and any(w.allocation is a for w in self.here.tape.events[n].writes):
+            ours = self.here.tape.events[n].writes if n is not None and m is None else ()
+            theirs = self.there.tape.events[m].writes if m is not None and n is None else ()
+            if any(w.allocation is a for w in ours) or any(self.partner.get(str(w.allocation)) is a for w in theirs):
                 return k
-            if m is not None and n is None:
-                writes = (self.partner.get(str(w.allocation)) for w in self.there.tape.events[m].writes)
-                if any(w is a for w in writes):
-                    return k
         return position
 
     def _seeds(self, trace: Trace) -> list[Parting]:
