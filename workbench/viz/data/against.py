@@ -41,7 +41,7 @@ from .gather import Levels, gather_pass
 from .headline import Said
 from .lanes import Bar, VersionBlock
 from .text import clean, level_text
-from .trace import AdjointLevel, AllocationTrack, EventColumn, Seed, Trace, count
+from .trace import AdjointLevel, AllocationTrack, Seed, Trace, count
 
 MUCH = 1 << 28  # bytes of adjoints that are held of one pass
 Place = tuple[int | None, int | None]
@@ -394,7 +394,9 @@ class _Comparing:
         events, levels = [], []
         for n, m in self.places:
             mine, other = (None if k is None else t.events[k] for k, t in ((n, ours), (m, theirs)))
-            column = mine or _only_there(other)
+            assert (column := mine or other) is not None
+            if mine is None:  # it touches no memory here
+                column = replace(column, touches=(), kept=(), adjoint=(), arrows=(), flags=())
             flags = {"here"} if other is None else {"there"} if mine is None else set()
             events.append(replace(column, flags={*column.flags, *flags}))
             levels.append([] if other is None else [_moved(level, sizes) for level in other.adjoint])
@@ -403,7 +405,7 @@ class _Comparing:
         wrong = self.here.wrong
         title = wrong.title if wrong else f"{self.here.title} against {self.there.title}"
         at = {**self.column, len(ours.events): len(self.places)}
-        values = [v.at(at[v.moment]) for v in ours.values]
+        values = [v._replace(moment=at[v.moment]) for v in ours.values]
         folds = [
             replace(f, first=at[f.first], last=at[f.last - 1] + 1, turns=[at[t] for t in f.turns]) for f in ours.folds
         ]
@@ -477,12 +479,6 @@ def _merged(pairs: Sequence[tuple[int, int]], ours: int, theirs: int) -> list[Pl
 def _once(found: Iterable[EventAccess]) -> list[EventAccess]:
     """Each range once."""
     return list({x.span: x for x in reversed(list(found))}.values())[::-1]
-
-
-def _only_there(event: EventColumn | None) -> EventColumn:
-    """A column for an event that this tape lacks: it touches no memory here."""
-    assert event is not None
-    return replace(event, touches=(), kept=(), adjoint=(), arrows=(), flags=())
 
 
 def _moved(level: AdjointLevel, sizes: Mapping[str, tuple[int, AllocationTrack]]) -> AdjointLevel:

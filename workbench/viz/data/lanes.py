@@ -27,10 +27,6 @@ class Version:
     strided: bool = False
     mixed: bool = False
 
-    @property
-    def numbers(self) -> tuple[int, bool, bool]:
-        return self.number, self.strided, self.mixed
-
 
 @dataclass(frozen=True, slots=True)
 class VersionBlock:

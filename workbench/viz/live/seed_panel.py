@@ -273,7 +273,7 @@ class SeedPanel(Saved, widgets.VBox):
         said, k = "", self.component.value
         if not self.value.disabled:
             held = self.engine.start()[str(self.input.value)]
-            said = f"{cell_name(self.input.value, k, held.shape)} = {held.reshape(-1)[k]:.4g}"
+            said = f"{cell_name(str(self.input.value), k, held.shape)} = {held.reshape(-1)[k]:.4g}"
         self.value_says.value = _meant(said)
 
     def _what_if(self) -> None:

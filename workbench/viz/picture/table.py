@@ -153,16 +153,13 @@ def _named(track: AllocationTrack, touch: TouchMark | NameRange) -> str:
 
 def memory_rows(trace: Trace, limit: int = ROW_LIMIT) -> list[Row]:
     """One row per allocation with every name and its range."""
-    rows = [_memory_row(track) for track in trace.allocations[:limit]]
+    rows: list[Row] = []
+    for track in trace.allocations[:limit]:
+        names = [_named(track, name) for name in track.names]
+        names += [f"({len(names)} names, one memory)"] if track.aliased else []
+        rows.append(((clean(track.id),), (str(track.nbytes),), (clean(track.text),), tuple(names)))
     rest = len(trace.allocations) - len(rows)
     return [*rows, ((f"… {rest} more",), (), (), ())] if rest else rows
-
-
-def _memory_row(track: AllocationTrack) -> Row:
-    names = [_named(track, name) for name in track.names]
-    if track.aliased:
-        names.append(f"({len(names)} names, one memory)")
-    return ((clean(track.id),), (str(track.nbytes),), (clean(track.text),), tuple(names))
 
 
 def _aligned(head: Sequence[str], rows: Sequence[Row]) -> str:
