@@ -248,9 +248,8 @@ def run_of(tape: Tape) -> TapeRun:
 
 def _lacking(n: int, tape: Tape, other: Tape) -> Finding:
     """The finding for tapes of different length: the first event that one of them lacks."""
-    longer, shorter, side, short = tape, other, "here", "there"
-    if len(other.events) > len(tape.events):
-        longer, shorter, side, short = other, tape, "there", "here"
+    both = (tape, "here"), (other, "there")
+    (longer, side), (shorter, short) = sorted(both, key=lambda one: len(one[0].events), reverse=True)
     event = longer.events[n]
     launch = f"#{n} {tape.events[n].label}" if n < len(tape.events) else f"#{n}"
     names = written_names(accesses(longer, event))

@@ -225,9 +225,8 @@ def _size(x: EventAccess) -> float:
 def kinks(case: RuleInput) -> Iterator[Finding]:
     """Finds comparisons that another backend, or another precision, may decide otherwise."""
     seen = case.trail.observer(Kinks)
-    worst = seen.worst()
-    if worst is not None:
-        stmt, number, event, thread = worst
+    for stmt, number in seen.close.most_common(1):
+        event, thread = seen.first[stmt]
         step = case.step(event)
         text = (
             f"{number} of {seen.compared} comparisons in {seen.launches} launches are decided by rounding, in"

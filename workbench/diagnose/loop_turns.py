@@ -314,7 +314,7 @@ def first_count(event: Event) -> tuple[int, Line]:
 
 def growing_turns(case: RuleInput) -> Iterator[Finding]:
     """Finds a loop in a kernel whose adjoint grows by a factor with every turn back."""
-    for event, seen in case.trail.observer(Loops).seen.items() if case.seeded else ():
+    for event, seen in case.trail.observer(Loops).seen.items():
         for line in dict.fromkeys(line for line, _ in seen.adjoints):
             found = seen.series(line)
             if found is not None and found[0].explodes:

@@ -62,12 +62,8 @@ class StateChanges:
 
 def _states(before: WalkStep, step: WalkStep) -> list[tuple[EventAccess, array]]:
     """Pairs (write of `step`, the array of the launch before that it replaces), for states that `step` reads."""
-    pairs = []
-    earlier = [x for x in before.accesses if x.writes]
-    for n, x in enumerate(x for x in step.accesses if x.writes):
-        if x.plain and x.scalar is not None and n < len(earlier):
-            old = earlier[n].array
-            read = any(r.array.span == old.span for r in step.accesses if not r.writes)
-            if read and old.shape == x.array.shape and old.dtype == x.array.dtype:
-                pairs.append((x, old))
-    return pairs
+    new, earlier = ([x for x in one.accesses if x.writes] for one in (step, before))
+    read = {r.array.span for r in step.accesses if not r.writes}
+    pairs = ((x, y.array) for x, y in zip(new, earlier, strict=False) if x.plain and x.scalar is not None)
+    alike = ((x, old) for x, old in pairs if (old.shape, old.dtype) == (x.array.shape, x.array.dtype))
+    return [(x, old) for x, old in alike if old.span in read]

@@ -394,7 +394,8 @@ class _Comparing:
         events, levels = [], []
         for n, m in self.places:
             mine, other = (None if k is None else t.events[k] for k, t in ((n, ours), (m, theirs)))
-            assert (column := mine or other) is not None
+            column = mine or other
+            assert column is not None
             if mine is None:  # it touches no memory here
                 column = replace(column, touches=(), kept=(), adjoint=(), arrows=(), flags=())
             flags = {"here"} if other is None else {"there"} if mine is None else set()

@@ -247,15 +247,11 @@ class Columns:
         """`slots_of`, cached for events that touch the same bytes."""
         if not event.kept and sum(touch.how == "read" for touch in event.touches) < 2:
             return {}, {}  # a sign alone stays where it is
-        key = (
-            *[(touch.allocation, touch.lo, touch.hi, touch.how) for touch in event.touches],
-            None,
-            *[(kept.allocation, kept.lo, kept.hi) for kept in event.kept],
-        )
-        found = self.slots.get(key)
-        if found is None:
-            found = self.slots[key] = slots_of(self.rows, event)
-        return found
+        touches = tuple([(touch.allocation, touch.lo, touch.hi, touch.how) for touch in event.touches])
+        key = touches, tuple([(kept.allocation, kept.lo, kept.hi) for kept in event.kept])
+        if key not in self.slots:
+            self.slots[key] = slots_of(self.rows, event)
+        return self.slots[key]
 
     def _lanes(self) -> list[dict[str, Any]]:
         return [

@@ -336,13 +336,9 @@ class ThreadRun:
     ) -> str:
         """The note of a reverse step: its effect on memory, and any value that the replay found different."""
         cell = step.note.removeprefix("reads ") if step.note.startswith("reads ") else step.name
-        note = ""
-        if adjoint is not None and stmt.row is mem.LOAD:
-            note = f"added to d {cell}"
-        elif adjoint is not None and stmt.row is mem.STORE:
-            note = f"taken from d {cell}, which becomes 0"
-        elif adjoint is not None and stmt.row in mem.ATOMICS:
-            note = f"{stmt.row.name}: from d {cell}"
+        said = {mem.LOAD: f"added to d {cell}", mem.STORE: f"taken from d {cell}, which becomes 0"}
+        said |= {row: f"{row.name}: from d {cell}" for row in mem.ATOMICS}
+        note = "" if adjoint is None else said.get(stmt.row, "")
         again = moment.values[0] if moment.values and stmt.row not in _WRITES else None
         if step.value is NOT_KEPT or (again is not None and self.doubt is not None and again in self.doubt):
             return note

@@ -200,9 +200,7 @@ def _chosen(row: np.ndarray, other: np.ndarray | None) -> list[int]:
     if other is not None:
         np.maximum(size, np.abs(other), out=size)
     size[np.isnan(size)] = np.inf
-    least = np.partition(size, -BARS)[-BARS]
-    larger = np.flatnonzero(size > least)  # and the first of those that are as large as the least
-    return sorted([*larger.tolist(), *np.flatnonzero(size == least)[: BARS - len(larger)].tolist()])
+    return sorted(np.argsort(-size, kind="stable")[:BARS].tolist())  # of those that are as large as the least the first
 
 
 def _axis(wide: float, half: float, most: float) -> str:

@@ -443,16 +443,14 @@ class View(Saved, Widget):
         """The `Trust` of the number that the last backward was seeded by; None where it cannot be said."""
         return trusted(self.tape, seeded_number(self.tape))
 
-    def _again(self, asked: Mapping[str, Any]) -> tuple[Any, list[bytes]]:
+    def _again(self, _: Mapping[str, Any]) -> tuple[Any, list[bytes]]:
         """Rerun the program on copies with everything kept: from now on every value at every moment is known."""
-        del asked
         cells.give_way()
         self._kept = KeptRun(self.tape)
         self.moments, self.answers = None, Answers()
         return {}, []
 
-    def _levels(self, asked: Mapping[str, Any]) -> tuple[Any, list[bytes]]:
-        del asked
+    def _levels(self, _: Mapping[str, Any]) -> tuple[Any, list[bytes]]:
         if not self.levels_meta:
             self._walks()
             with no_collector():
