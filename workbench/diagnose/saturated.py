@@ -105,12 +105,9 @@ def _record_bounds(line: _BoundLine, event: Event, space: Workspace) -> int:
     """Record the places at their bound in this launch. Returns the number of statements that ran."""
     limits, first = _limits(event), line.last is None
     ran, dims = 0, event.command.plan.form.dims
-    if first:
-        threads = spread_threads(dims, THREADS)
-    else:
-        threads = list(dict.fromkeys(thread for _, thread, _ in line.held))
-        if not threads:
-            return 0
+    threads = spread_threads(dims, THREADS) if first else list(dict.fromkeys(thread for _, thread, _ in line.held))
+    if not threads:
+        return 0
 
     def trace(thread: tuple[int, ...], stmt: ir.Stmt, values: run.LiveValues) -> None:
         nonlocal ran

@@ -406,7 +406,7 @@ class _Comparing:
         wrong = self.here.wrong
         title = wrong.title if wrong else f"{self.here.title} against {self.there.title}"
         at = {**self.column, len(ours.events): len(self.places)}
-        values = [v._replace(moment=at[v.moment]) for v in ours.values]
+        values = [v.at(at[v.moment]) for v in ours.values]
         folds = [
             replace(f, first=at[f.first], last=at[f.last - 1] + 1, turns=[at[t] for t in f.turns]) for f in ours.folds
         ]

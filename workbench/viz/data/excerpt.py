@@ -46,9 +46,9 @@ def excerpt(trace: Trace, ends: int) -> Trace:
     events = [*first, *between, *last]
     shift = len(events) - count
     values = [value for value in trace.values if value.moment < ends and value.allocation in keys]
-    values += [value._replace(moment=ends + 1 + order.index(value.moment - ends)) for value in ill]
+    values += [value.at(ends + 1 + order.index(value.moment - ends)) for value in ill]
     later = (value for value in trace.values if value.moment >= count - ends and value.allocation in keys)
-    values += [value._replace(moment=value.moment + shift) for value in later]
+    values += [value.at(value.moment + shift) for value in later]
     events = [within_memory(event, keys) for event in events]
     return replace(trace, allocations=tracks, events=events, said=trace.summary, values=values, folds=())
 

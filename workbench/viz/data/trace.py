@@ -111,6 +111,10 @@ class ValueLevel(NamedTuple):
     inf: bool = False
     share: float = 1.0
 
+    def at(self, moment: int) -> ValueLevel:
+        """The same bytes before another event."""
+        return self._replace(moment=moment)
+
 
 class Seed(NamedTuple):
     """One seed of the reverse pass as text (`loss[0] = 1`), and the adjoint level it put after the last event."""
