@@ -31,7 +31,7 @@ def has_rules(event: Event) -> bool:
 
 
 def disagreement(step: WalkStep, space: Workspace) -> Finding | None:
-    """Compare the adjoints on the memory that the launch found. None if they agree, or cannot be compared."""
+    """The finding that a rule differs on what the launch found; None if both agree, or cannot be compared."""
     event, back, ignore = step.event, step.event.reverse, "if it differs on purpose, ignore this"
     if (wrong := wrong_call(event)) is not None:
         rule = f"; the func_grad is at line {wrong.rule.line}" if wrong.rule is not None else ""
