@@ -74,8 +74,7 @@ class _Samples(WalkRecord):
     """The record of some launches of each line: only of the adjoints that came, and whether kept values are finite."""
 
     def __init__(self, tape: Tape):
-        launches = ((n, event) for n, event in enumerate(tape.events) if event.command is not None)
-        lines = grouped(((event.label, event.line), n) for n, event in launches)
+        lines = grouped([((e.label, e.line), n) for n, e in enumerate(tape.events) if e.command is not None])
         size = sum({x.allocation: x.allocation.nbytes for x in tape.arrays.values()}.values())
         every = max(len(tape.events) // max(min(SAMPLES, LOOKED // max(size, 1)), 1), 1)
         self.positions = sorted({n for places in lines.values() for n in (*places[::-every], places[0])})
