@@ -20,7 +20,7 @@ from ..tapes.seeds import seeds_of
 from ..tapes.tape import Tape
 from .finding import Finding as Finding, Findings as Findings, folded
 from .finite import FINITE
-from .flow import FLOW, unmoved
+from .flow import FLOW, WALKED, unmoved
 from .kinks import Kinks, conventions
 from .loop_turns import Loops
 from .memory_held import Holdings as Holdings
@@ -61,7 +61,8 @@ def diagnose(tape: Tape, loss: array | None = None, grads: dict[array, array] | 
         trail = WalkRecord(tape, seeds, only, (Kinks(), Bounds(), Loops()))
         end = loss if given else seeded_number(tape)
         case = RuleInput(tape, trail, seeded, lambda: _seeds(tape, loss, grads), only, end)
-        found = [f for rule in (*RECORD, *ACROSS, *FINITE, conventions, *FLOW) for f in rule(case)]
+        walked = WALKED if seeded and trail.final is not None else ()
+        found = [f for rule in (*RECORD, *ACROSS, *FINITE, conventions, *walked, *FLOW) for f in rule(case)]
         if all(f.severity == "info" for f in found):  # else the cause is known
             found += unmoved(case)
     born = {f.where for f in found if f.slug == "adjoint-not-finite"}  # an infinite slope is said once

@@ -79,32 +79,21 @@ def _common(ours: Sequence[Any], theirs: Sequence[Any]) -> list[Pair]:
 
 def _myers(a: Sequence[Any], b: Sequence[Any]) -> list[Pair]:
     """E. W. Myers, An O(ND) difference algorithm and its variations, Algorithmica 1 (1986)."""
-    reach, trail = {1: 0}, []
+    reach: dict[int, tuple[int, tuple]] = {1: (0, ())}  # by x - y: the farthest x, and its last pair with those before
     for d in range(min(len(a) + len(b), EDITS) + 1):
-        trail.append(dict(reach))
         for k in range(-d, d + 1, 2):
-            down = k == -d or (k != d and reach.get(k - 1, -1) < reach.get(k + 1, -1))
-            x = reach[k + 1] if down else reach[k - 1] + 1
+            down = k == -d or (k != d and reach[k - 1][0] < reach[k + 1][0])
+            x, path = reach[k + 1] if down else (reach[k - 1][0] + 1, reach[k - 1][1])
             while x < len(a) and 0 <= x - k < len(b) and a[x] == b[x - k]:
-                x += 1
-            reach[k] = x
+                x, path = x + 1, ((x, x - k), path)
+            reach[k] = x, path
             if x >= len(a) and x - k >= len(b):
-                return _backwards(trail, len(a), len(b))
+                pairs = []
+                while path:
+                    pair, path = path
+                    pairs.append(pair)
+                return pairs[::-1]
     return []
-
-
-def _backwards(trail: list[dict[int, int]], x: int, y: int) -> list[Pair]:
-    pairs = []
-    for d in range(len(trail) - 1, -1, -1):
-        reach, k = trail[d], x - y
-        down = k == -d or (k != d and reach.get(k - 1, -1) < reach.get(k + 1, -1))
-        before = k + 1 if down else k - 1
-        start = reach[before]
-        while x > start and y > start - before:
-            x, y = x - 1, y - 1
-            pairs.append((x, y))
-        x, y = start, start - before
-    return pairs[::-1]
 
 
 def memories(tape: Tape, other: Tape, pairs: Sequence[Pair]) -> dict[Allocation, Allocation]:
@@ -259,9 +248,8 @@ def run_of(tape: Tape) -> TapeRun:
 
 def _lacking(n: int, tape: Tape, other: Tape) -> Finding:
     """The finding for tapes of different length: the first event that one of them lacks."""
-    longer, shorter, side, short = tape, other, "here", "there"
-    if len(other.events) > len(tape.events):
-        longer, shorter, side, short = other, tape, "there", "here"
+    both = (tape, "here"), (other, "there")
+    (longer, side), (shorter, short) = sorted(both, key=lambda one: len(one[0].events), reverse=True)
     event = longer.events[n]
     launch = f"#{n} {tape.events[n].label}" if n < len(tape.events) else f"#{n}"
     names = written_names(accesses(longer, event))

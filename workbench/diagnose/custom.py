@@ -7,31 +7,22 @@ where it is not, a rule of one's own is what a `func_grad` is for.
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
+from dataclasses import replace
 
 import numpy as np
 
 from ..arrays.workspace import Workspace
-from ..derivatives.func_grad_check import WrongCall, has_rule, wrong_call
-from ..errors import KernelError, Where
+from ..derivatives.func_grad_check import has_rule, wrong_call
+from ..errors import KernelError
 from ..kernels import ir
 from ..kernels.passes import simplify
 from ..kernels.passes.adjoint import adjoint
 from ..tapes.events import Event
 from ..tapes.rerun import Copies, run_copies, small
+from .finding import Finding
+from .walk_step import WalkStep
 
 TOLERANCE = 1e-3  # far above rounding in float32, far below a wrong factor
-
-
-@dataclass(frozen=True)
-class Disagreement:
-    """A func whose rule gives another gradient than its body: the parameter, and the size of both."""
-
-    func: str
-    where: Where | None
-    parameter: str
-    given: float
-    expected: float
 
 
 def has_rules(event: Event) -> bool:
@@ -39,11 +30,13 @@ def has_rules(event: Event) -> bool:
     return event.reverse is not None and any(has_rule(s) for s in ir.walk(event.command.program.function.body))
 
 
-def disagreement(event: Event, space: Workspace) -> Disagreement | WrongCall | None:
-    """Compare the adjoints on the memory that the launch found. None if they agree, or cannot be compared."""
-    if (found := wrong_call(event)) is not None:
-        return found
-    back = event.reverse
+def disagreement(step: WalkStep, space: Workspace) -> Finding | None:
+    """The finding that a rule differs on what the launch found; None if both agree, or cannot be compared."""
+    event, back, ignore = step.event, step.event.reverse, "if it differs on purpose, ignore this"
+    if (wrong := wrong_call(event)) is not None:
+        rule = f"; the func_grad is at line {wrong.rule.line}" if wrong.rule is not None else ""
+        brief, fix = f"{wrong.sentence.rstrip('.')}, called {{at}}{rule}", f"{wrong.fix}; {ignore}"
+        return step.finding("custom-rule", "warning", wrong.sentence, fix, (wrong.argument,), wrong.where, brief=brief)
     if back is None or back.extremal or not small(event):
         return None
     function, plan = event.command.plan.forward.function, event.command.plan
@@ -63,9 +56,13 @@ def disagreement(event: Event, space: Workspace) -> Disagreement | WrongCall | N
         both = theirs.shadow(a), ours.shadow(a)
         fine = np.isfinite(both[0]) & np.isfinite(both[1])
         given, expected = (found[fine].astype(np.float64) for found in both)
-        size = max(np.linalg.norm(given), np.linalg.norm(expected))
-        if np.linalg.norm(given - expected) > TOLERANCE * size:
-            name = plan.program.leaves[k].name
-            norms = float(np.linalg.norm(given)), float(np.linalg.norm(expected))
-            return Disagreement(call.attr.func.key, call.where, name, *norms)
+        sizes = np.linalg.norm(given), np.linalg.norm(expected)
+        if np.linalg.norm(given - expected) > TOLERANCE * max(sizes):
+            name, func = plan.program.leaves[k].name, call.attr.func.key
+            text = (
+                f"the func_grad of {func!r} is not the derivative of its func: it gives {name} a gradient of norm"
+                f" {sizes[0]:.4g}, the func's own derivative one of {sizes[1]:.4g}."
+            )
+            fix = f"every argument that matters must get its part in the func_grad; {ignore}"
+            return step.finding("custom-rule", "warning", text, fix, (name,), call.where)
     return None

@@ -234,8 +234,6 @@ class _Origin:
 
 def cut_derivatives(case: RuleInput) -> Iterator[Finding]:
     """Finds floats that are used later and depend on an active array only through a statement without a derivative."""
-    if not case.seeded or case.trail.final is None:
-        return
     whole: dict[Allocation, _Origin] = {}
     told: set = set()
     makers: dict[Allocation, set] = {}  # the lines that wrote each memory

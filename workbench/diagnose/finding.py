@@ -11,6 +11,7 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
+from ..arrays.grouping import grouped
 from ..display import html_table
 from ..errors import Where
 
@@ -121,9 +122,8 @@ _NUMBER = re.compile(r"-?\d[\d.]*(?:e[+-]?\d+)?")
 
 def folded(found: Iterable[Finding]) -> list[Finding]:
     """Findings merged if they differ only in launch and numbers: the first, with a count and all arrays."""
-    kinds: dict[tuple, list[Finding]] = {}
-    for f in dict.fromkeys(found):
-        kinds.setdefault((f.slug, f.severity, f.where, _NUMBER.sub("#", f.sentence), f.fix), []).append(f)
+    each = dict.fromkeys(found)
+    kinds = grouped(((f.slug, f.severity, f.where, _NUMBER.sub("#", f.sentence), f.fix), f) for f in each)
     ends: dict[tuple, list[Finding]] = {}
     for same in kinds.values():
         arrays = tuple(dict.fromkeys(name for f in same for name in f.arrays))

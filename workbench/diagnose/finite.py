@@ -7,9 +7,8 @@ given finite numbers only. What a `where` or a guard threw away is thereby left 
 from __future__ import annotations
 
 import ast
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from dataclasses import dataclass, replace
-from functools import partial
 from typing import Any
 
 import numpy as np
@@ -132,33 +131,23 @@ def _number(value: object) -> str:
     return f"{value:.6g}" if isinstance(value, float | np.floating) else str(value)
 
 
-def first_not_finite(tape: Tape, event: Event, cells: Threads) -> Birth | None:
+def first_birth(tape: Tape, event: Event, space: Workspace | None, cells: Threads) -> Birth | None:
     """The `Birth` of the first non-finite number of a launch, on memory as the launch found it; None if not found.
 
-    `cells` are some that are not finite: the threads beside them are tried where the launch is too large to be run as
-    a whole.
+    `space`: that of its adjoint, with these shadows as they were before it ran. `cells` are some that are not finite:
+    the threads beside them are tried where the launch is too large to be run as a whole.
     """
-    function = event.command.plan.forward.function
-    targets = frozenset(p.name for p in function.arrays)
-    return _first_birth(tape, event, cells, function, targets, partial(run_primal, event))
-
-
-def first_not_finite_adjoint(tape: Tape, event: Event, space: Workspace, cells: Threads) -> Birth | None:
-    """The `Birth` in the adjoint of a launch, with the shadows as they were before it ran; None if not found."""
-    if event.reverse is None:
+    if space is not None and event.reverse is None:
         return None
-    function = event.reverse.reverse.function
-    names = {p.name for p in event.command.program.function.params}
-    targets = frozenset(p.name for p in function.arrays if p.name not in names)
-    return _first_birth(tape, event, cells, function, targets, partial(run_adjoint, event, space))
-
-
-def _first_birth(
-    tape: Tape, event: Event, cells: Threads, function: ir.Function, targets: frozenset[str], again: Callable[..., bool]
-) -> Birth | None:
+    function = event.command.plan.forward.function if space is None else event.reverse.reverse.function
+    known = set() if space is None else {p.name for p in event.command.program.function.params}
+    targets = frozenset(p.name for p in function.arrays if p.name not in known)
     for threads in (None, _beside(event, cells)):
         births = _Births(function, targets, _called(tape, event, function))
-        again(births.trace, threads)
+        if space is None:
+            run_primal(event, births.trace, threads)
+        else:
+            run_adjoint(event, space, births.trace, threads)
         if births.birth is not None:
             return births.birth
     return None
@@ -248,7 +237,7 @@ def _forward(case: RuleInput, step: WalkStep, earlier: list[str], why: str) -> I
         return
     birth = None
     if step.event.command is not None:
-        birth = case.inspect(step.event, lambda event, _: first_not_finite(case.tape, event, step.bad_written))
+        birth = case.inspect(step.event, lambda event, _: first_birth(case.tape, event, None, step.bad_written))
     text = f"the first NaN or infinity, in {', '.join(names)}, is born here"
     yield _born(birth, step, text, doubt, names, VALUES)
 
@@ -269,7 +258,7 @@ def backward_not_finite(case: RuleInput, position: int) -> Iterator[Finding]:
         return
     given, birth = step.bad_given, None
     if step.event.command is not None:
-        birth = case.inspect(step.event, lambda e, space: first_not_finite_adjoint(case.tape, e, space, given))
+        birth = case.inspect(step.event, lambda e, space: first_birth(case.tape, e, space, given))
     names = tuple(dict.fromkeys(step.bad_adjoints))
     text = f"the first NaN or infinity of the reverse pass, in the adjoint of {', '.join(names)}, is born here"
     yield replace(_born(birth, step, text, "", names, "the adjoint of {arrays}"), slug="adjoint-not-finite")

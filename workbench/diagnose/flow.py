@@ -13,13 +13,12 @@ from ..arrays.allocation import Allocation
 from ..arrays.array import array
 from ..arrays.interval_index import SpanSet
 from ..arrays.span import Span
-from ..derivatives.func_grad_check import WrongCall
 from ..device import on_host
 from ..errors import GradientError, KernelError, LaunchError
 from ..kernels.types import Scalar, Struct
 from ..tapes.events import Event
 from ..tapes.tape import Tape
-from .custom import Disagreement, disagreement, has_rules
+from .custom import disagreement, has_rules
 from .cuts import cut_derivatives, dead_end
 from .finding import Finding
 from .kinks import Kinks, where_of
@@ -39,14 +38,13 @@ DIGITS = 1e3  # a sum of which fewer than three digits are left
 
 def zero_gradients(case: RuleInput) -> Iterator[Finding]:
     """Finds leaves with an all-zero gradient that lie on a path to the seed: where it ended, and why."""
-    if case.trail.final is None or not case.seeded:
-        return
-    told: set = set()
+    final, told = case.trail.final, set[tuple[Event, str]]()
+    assert final is not None
     apart: list[Finding] = []
     leaves = leaf_accesses(case.trail).values()
     for found in leaves:
         name = found[0].name
-        if any(norm_of(case.trail.final, x) for x in found):
+        if any(norm_of(final, x) for x in found):
             continue
         cone, reached = _cone(case, found)
         if reached and not _cone(case, found, False)[1]:
@@ -160,36 +158,20 @@ _DYING = {"cancel": "cancels", "detached": "is meant to end"}
 def custom_rules(case: RuleInput) -> Iterator[Finding]:
     """Finds `func_grad`s that are not the derivative of their func, in the first launch of each kernel."""
     looked: set = set()
-    for step in reversed(case.trail.steps if case.seeded and case.trail.final is not None else []):
+    for step in reversed(case.trail.steps):
         event = step.event
         if event.command is None or event.command.program in looked or not has_rules(event):
             continue
         looked.add(event.command.program)
-        found = case.inspect(event, disagreement)
-        if isinstance(found, WrongCall):
-            rule = f"; the func_grad is at line {found.rule.line}" if found.rule is not None else ""
-            fix = f"{found.fix}; if it differs on purpose, ignore this"
-            brief = f"{found.sentence.rstrip('.')}, called {{at}}{rule}"
-            yield step.finding(
-                "custom-rule", "warning", found.sentence, fix, (found.argument,), found.where, brief=brief
-            )
-        if isinstance(found, Disagreement):
-            yield step.finding(
-                "custom-rule",
-                "warning",
-                f"the func_grad of {found.func!r} is not the derivative of its func: it gives {found.parameter} a"
-                f" gradient of norm {found.given:.4g}, the func's own derivative one of {found.expected:.4g}.",
-                "every argument that matters must get its part in the func_grad; if it differs on purpose, ignore this",
-                (found.parameter,),
-                found.where,
-            )
+        found = case.inspect(event, lambda _, space, step=step: disagreement(step, space))
+        if found is not None:
+            yield found
 
 
 def cancelling(case: RuleInput) -> Iterator[Finding]:
     """Finds leaves in whose gradient large contributions of several launches cancel."""
     final = case.trail.final
-    if final is None or not case.seeded:
-        return
+    assert final is not None
     for a, found in leaf_accesses(case.trail).items():
         scalar = case.tape.scalars.get(a)
         rest = max((norm_of(final, x) for x in found), default=0.0)
@@ -242,12 +224,9 @@ def _size(x: EventAccess) -> float:
 
 def kinks(case: RuleInput) -> Iterator[Finding]:
     """Finds comparisons that another backend, or another precision, may decide otherwise."""
-    if not case.seeded or case.trail.final is None:
-        return
     seen = case.trail.observer(Kinks)
-    worst = seen.worst()
-    if worst is not None:
-        stmt, number, event, thread = worst
+    for stmt, number in seen.close.most_common(1):
+        event, thread = seen.first[stmt]
         step = case.step(event)
         text = (
             f"{number} of {seen.compared} comparisons in {seen.launches} launches are decided by rounding, in"
@@ -260,4 +239,5 @@ def kinks(case: RuleInput) -> Iterator[Finding]:
 
 
 OBJECTIVES = (unsettled, running_sums, seed_of_ones)
-FLOW = (gradient_ends, unused_results, custom_rules, cancelling, growing, growing_turns, *OBJECTIVES, kinks)
+WALKED = (gradient_ends, unused_results, custom_rules, cancelling, kinks)  # of a whole walk from a seed
+FLOW = (growing, growing_turns, *OBJECTIVES)

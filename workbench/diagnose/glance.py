@@ -12,6 +12,7 @@ from collections.abc import Container, Iterator
 import numpy as np
 
 from ..arrays.allocation import Allocation
+from ..arrays.grouping import grouped
 from ..arrays.workspace import Shadow, Workspace, gradient_dtype
 from ..device import on_host
 from ..kernels.types import Scalar, Struct, is_float
@@ -73,10 +74,7 @@ class _Samples(WalkRecord):
     """The record of some launches of each line: only of the adjoints that came, and whether kept values are finite."""
 
     def __init__(self, tape: Tape):
-        lines: dict[tuple, list[int]] = {}
-        for n, event in enumerate(tape.events):
-            if event.command is not None:
-                lines.setdefault((event.label, event.line), []).append(n)
+        lines = grouped([((e.label, e.line), n) for n, e in enumerate(tape.events) if e.command is not None])
         size = sum({x.allocation: x.allocation.nbytes for x in tape.arrays.values()}.values())
         every = max(len(tape.events) // max(min(SAMPLES, LOOKED // max(size, 1)), 1), 1)
         self.positions = sorted({n for places in lines.values() for n in (*places[::-every], places[0])})

@@ -8,6 +8,7 @@ convention the walk notes the statement (`tapes.conventions`); its launch runs a
 from __future__ import annotations
 
 import math
+from collections import Counter
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 from typing import Any
@@ -42,7 +43,7 @@ class Kinks(WalkObserver):
 
     chosen: frozenset[Event] = frozenset()
     compared: int = 0
-    close: dict[ir.Stmt, int] = field(default_factory=dict)
+    close: Counter[ir.Stmt] = field(default_factory=Counter)
     first: dict[ir.Stmt, tuple[Event, Any]] = field(default_factory=dict)
     launches: int = 0
     run: int = 0
@@ -78,17 +79,10 @@ class Kinks(WalkObserver):
                 self.compared += 1
                 if _close(values, *stmt.args[:2]):
                     of = stmt.of or stmt
-                    self.close[of] = self.close.get(of, 0) + 1
+                    self.close[of] += 1
                     self.first.setdefault(of, (event, thread[0] if len(thread) == 1 else thread))
 
         sample(event, space, trace, costs, threads)
-
-    def worst(self) -> tuple[ir.Stmt, int, Event, Any] | None:
-        """(the number of close calls of the statement with most, one event and thread of them)."""
-        if not self.close:
-            return None
-        stmt = max(self.close, key=lambda s: self.close[s])
-        return (stmt, self.close[stmt], *self.first[stmt])
 
 
 def where_of(stmt: ir.Stmt) -> Where | None:

@@ -15,6 +15,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
+from ..arrays.grouping import grouped
 from ..arrays.workspace import Workspace
 from ..errors import Where
 from ..kernels import ir
@@ -162,11 +163,11 @@ class _TurnCounter:
 
     def _turn(self, loop: ir.Stmt, path: tuple[int, ...], values: run.LiveValues) -> tuple[int, bool]:
         key = int(values[loop.regions[0].params[0]]) if loop.row is control.FOR else self.tested[loop]
-        before = self.now.get(loop)
-        same = before is not None and before[0] == path
-        turn = 0 if not same else before[2] + (before[1] != key)  # type: ignore[index]
+        was, last, turn = self.now.get(loop, (None, None, 0))
+        fresh = was != path or last != key
+        turn = turn + fresh if was == path else 0
         self.now[loop] = path, key, turn
-        return turn, not same or before[1] != key  # type: ignore[index]
+        return turn, fresh
 
     def carried(self, loop: ir.Stmt, values: run.LiveValues) -> float:
         if loop not in self.floats:
@@ -313,7 +314,7 @@ def first_count(event: Event) -> tuple[int, Line]:
 
 def growing_turns(case: RuleInput) -> Iterator[Finding]:
     """Finds a loop in a kernel whose adjoint grows by a factor with every turn back."""
-    for event, seen in case.trail.observer(Loops).seen.items() if case.seeded else ():
+    for event, seen in case.trail.observer(Loops).seen.items():
         for line in dict.fromkeys(line for line, _ in seen.adjoints):
             found = seen.series(line)
             if found is not None and found[0].explodes:
@@ -334,12 +335,9 @@ def growing_turns(case: RuleInput) -> Iterator[Finding]:
 
 def saturated_turns(case: RuleInput) -> Iterator[Finding]:
     """Finds a bound that a loop in a kernel reaches in some turn and never leaves."""
-    for event, seen in case.trail.observer(Loops).seen.items() if case.seeded and case.trail.final is not None else ():
-        lines: dict[Line, list[Reached]] = {}
-        for r in seen.reached:
-            if (r.stmt.where, r.thread) in seen.came:
-                lines.setdefault(r.stmt.where, []).append(r)
-        for found in lines.values():
+    for event, seen in case.trail.observer(Loops).seen.items():
+        reached = (r for r in seen.reached if (r.stmt.where, r.thread) in seen.came)
+        for found in grouped((r.stmt.where, r) for r in reached).values():
             r = min(found, key=lambda r: (r.zero, r.begin))
             step, line = case.step(event), _line(r.loop)
             loop = f"of the loop{f' in line {line.line}' if line else ''}"

@@ -10,6 +10,7 @@ from collections import Counter
 from dataclasses import dataclass
 
 from ..arrays.allocation import Allocation
+from ..arrays.grouping import grouped
 from ..display import aligned, bytes_text, html_table
 from ..tapes.tape import Tape
 
@@ -127,8 +128,6 @@ def _of_arrays(tape: Tape, names: Names) -> list[Holding]:
 
 def _names(tape: Tape) -> Names:
     """The user's names for each allocation of the tape, joined and shortened."""
-    found: dict[Allocation, dict[str, None]] = {}
-    for x in tape.arrays.values():
-        found.setdefault(x.allocation, {})[tape.names.of(x)] = None
-    texts = {a: ", ".join(names) for a, names in found.items()}
+    found = grouped((x.allocation, tape.names.of(x)) for x in tape.arrays.values())
+    texts = {a: ", ".join(dict.fromkeys(names)) for a, names in found.items()}
     return {a: text if len(text) <= SHORT else f"{text[: SHORT - 1]}…" for a, text in texts.items()}

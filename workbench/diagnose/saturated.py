@@ -14,6 +14,7 @@ from dataclasses import dataclass, field
 
 import numpy as np
 
+from ..arrays.grouping import grouped
 from ..arrays.workspace import Workspace
 from ..kernels import ir
 from ..kernels.analysis.activity import varied
@@ -60,11 +61,8 @@ class Bounds(WalkObserver):
 
     def choose(self, steps: Sequence[WalkStep]) -> None:
         """Choose the launches to look at."""
-        series: dict[tuple, list[WalkStep]] = {}
-        for step in steps:
-            if step.event.reverse is not None and small(step.event):
-                series.setdefault((step.event.label, step.event.line), []).append(step)
-        for found in series.values():
+        able = [s for s in steps if s.event.reverse is not None and small(s.event)]
+        for found in grouped(((s.event.label, s.event.line), s) for s in able).values():
             line = _BoundLine(found[-LOOKED:])
             if any(_limits(step.event) for step in line.steps):
                 self.lines.append(line)
@@ -79,7 +77,7 @@ class Bounds(WalkObserver):
 
 def saturated(case: RuleInput) -> Iterator[Finding]:
     """Finds bounds that are reached in a series of launches and never left."""
-    for line in case.trail.observer(Bounds).lines if case.seeded and case.trail.final is not None else ():
+    for line in case.trail.observer(Bounds).lines:
         found = _reached(line)
         if found is not None:
             yield _saturated_finding(line, *found)
@@ -107,12 +105,9 @@ def _record_bounds(line: _BoundLine, event: Event, space: Workspace) -> int:
     """Record the places at their bound in this launch. Returns the number of statements that ran."""
     limits, first = _limits(event), line.last is None
     ran, dims = 0, event.command.plan.form.dims
-    if first:
-        threads = spread_threads(dims, THREADS)
-    else:
-        threads = list(dict.fromkeys(thread for _, thread, _ in line.held))
-        if not threads:
-            return 0
+    threads = spread_threads(dims, THREADS) if first else list(dict.fromkeys(thread for _, thread, _ in line.held))
+    if not threads:
+        return 0
 
     def trace(thread: tuple[int, ...], stmt: ir.Stmt, values: run.LiveValues) -> None:
         nonlocal ran

@@ -84,8 +84,6 @@ class Series:
 
 def growing(case: RuleInput) -> Iterator[Finding]:
     """Finds a repeated launch whose incoming adjoint grows by a factor at every step back."""
-    if not case.seeded:
-        return
     found = [(steps, s) for steps, s in _series(case) if s.explodes]
     yield from _vanishing(case)
     if found:

@@ -10,11 +10,11 @@ from ..arrays.allocation import Allocation
 from ..arrays.workspace import Shadow, Workspace
 from ..device import on_host
 from ..errors import GradientError
-from ..kernels.types import Scalar
 from ..tapes.cross_tape import CrossTapeSearch
 from ..tapes.tape import Tape
 from .finding import Finding
 from .rule import RuleInput
+from .walk_step import numbers_of_memory
 
 MUCH = 64  # units in the last place
 
@@ -60,14 +60,12 @@ def piled_up(case: RuleInput) -> Iterator[Finding]:
 
 
 def _holds_more(tape: Tape, a: Allocation, space: Workspace) -> bool:
-    scalar, grad = tape.scalars.get(a), a.grad
-    assert grad is not None
-    if not isinstance(scalar, Scalar):
-        return not np.array_equal(on_host(grad.bytes), on_host(space[a].data))
-    dtype = np.dtype(np.float32) if scalar.bits == 16 else scalar.numpy
-    now, mine = on_host(grad.bytes).view(dtype), on_host(space[a].data).view(dtype)
+    assert a.grad is not None
+    now, mine = (numbers_of_memory(tape, a, data) for data in (a.grad.bytes, space[a].data))
+    if now is None or mine is None:
+        return not np.array_equal(on_host(a.grad.bytes), on_host(space[a].data))
     with np.errstate(all="ignore"):
-        return bool((np.abs(now - mine) > MUCH * np.finfo(dtype).eps * (np.abs(now) + np.abs(mine))).any())
+        return bool((np.abs(now - mine) > MUCH * np.finfo(now.dtype).eps * (np.abs(now) + np.abs(mine))).any())
 
 
 def _piled(tape: Tape, a: Allocation) -> Finding:

@@ -39,43 +39,31 @@ class StateChanges:
         self.lines = {key: found for key, found in lines.items() if len(found) >= SERIES}
         self.changes: dict[Event, list[Change]] = {}
         self._states: dict[Event, list[tuple[EventAccess, array]]] = {}
-        self._after: dict[EventAccess, np.ndarray] = {}
+        self._after: list[tuple[EventAccess, array, np.ndarray]] = []
         for found in self.lines.values():
             for before, step in list(itertools.pairwise(found))[-LOOKED:]:
                 self._states[step.event] = _states(before, step)
 
     def observe_after(self, step: WalkStep, known: Known) -> None:
         """Called with memory as this event left it."""
-        self._after = {}
-        for state, old in self._states.get(step.event, ()):
-            if known(state.array.span):
-                now = on_host(state.array.data)
-                if old is state.array or old.span == state.array.span:
-                    self._after[state] = now.copy()
-                elif known(old.span):
-                    self._note(step, state, on_host(old.data), now)
+        states = self._states.get(step.event, ())
+        self._after = [(x, old, on_host(x.array.data).copy()) for x, old in states if known(x.array.span)]
 
     def observe_before(self, step: WalkStep, known: Known) -> None:
         """Called with memory as this event found it."""
-        for state, now in self._after.items():
-            if known(state.array.span):
-                self._note(step, state, on_host(state.array.data), now)
-        self._after = {}
-
-    def _note(self, step: WalkStep, state: EventAccess, old: np.ndarray, now: np.ndarray) -> None:
-        size, change = np.linalg.norm(now), np.linalg.norm(now.astype(np.float64) - old)
-        if size > 0 and np.isfinite([size, change]).all():
-            self.changes.setdefault(step.event, []).append(Change(state, float(change), float(change / size)))
+        for state, old, now in self._after:
+            if known(old.span):
+                size, change = np.linalg.norm(now), np.linalg.norm(now.astype(np.float64) - on_host(old.data))
+                if size > 0 and np.isfinite([size, change]).all():
+                    found = Change(state, float(change), float(change / size))
+                    self.changes.setdefault(step.event, []).append(found)
+        self._after = []
 
 
 def _states(before: WalkStep, step: WalkStep) -> list[tuple[EventAccess, array]]:
     """Pairs (write of `step`, the array of the launch before that it replaces), for states that `step` reads."""
-    pairs = []
-    earlier = [x for x in before.accesses if x.writes]
-    for n, x in enumerate(x for x in step.accesses if x.writes):
-        if x.plain and x.scalar is not None and n < len(earlier):
-            old = earlier[n].array
-            read = any(r.array.span == old.span for r in step.accesses if not r.writes)
-            if read and old.shape == x.array.shape and old.dtype == x.array.dtype:
-                pairs.append((x, old))
-    return pairs
+    new, earlier = ([x for x in one.accesses if x.writes] for one in (step, before))
+    read = {r.array.span for r in step.accesses if not r.writes}
+    pairs = ((x, y.array) for x, y in zip(new, earlier, strict=False) if x.plain and x.scalar is not None)
+    alike = ((x, old) for x, old in pairs if (old.shape, old.dtype) == (x.array.shape, x.array.dtype))
+    return [(x, old) for x, old in alike if old.span in read]

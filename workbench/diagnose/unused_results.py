@@ -8,6 +8,7 @@ to NumPy) counts as read; the last of a series whose others were read is ordinar
 from __future__ import annotations
 
 import re
+from collections import Counter
 from collections.abc import Iterator
 from dataclasses import dataclass, field
 
@@ -15,12 +16,12 @@ import numpy as np
 
 from ..arrays.allocation import Allocation
 from ..arrays.array import span_of
+from ..arrays.grouping import grouped
 from ..arrays.interval_index import SpanIndex
 from ..arrays.span import Span
 from ..device import on_host
 from ..kernels.analysis.accesses import accesses_by_array
 from ..kernels.ops import memory
-from ..tapes.events import Event
 from ..tapes.kinds import COPY
 from .finding import Finding
 from .rule import RuleInput
@@ -38,56 +39,46 @@ class Result:
     site: Site
 
 
-@dataclass(eq=False)
-class Alike:
-    """Results on one span by launches of one plan (or by none): a read or overwrite ends them together."""
-
-    span: Span
-    results: list[Result] = field(default_factory=list)
-
-
 class Pending:
-    """The results that are unread so far."""
+    """The results that are unread so far, by span and plan of their launch: a read or overwrite ends them together."""
 
     def __init__(self) -> None:
-        self.groups: dict[tuple, Alike] = {}
+        self.groups: dict[tuple, list[Result]] = {}
         self.on: dict[Allocation, SpanIndex[tuple]] = {}
 
     def put(self, result: Result) -> None:
         span, command = result.access.span, result.step.event.command
         key = span, None if command is None else command.plan
         if key not in self.groups:
-            self.groups[key] = Alike(span)
+            self.groups[key] = []
             self.on.setdefault(span.allocation, SpanIndex()).put(key, span)
-        self.groups[key].results.append(result)
+        self.groups[key].append(result)
 
-    def near(self, span: Span) -> list[tuple[tuple, Alike]]:
-        """The (key, group) pairs that may share a byte with `span`."""
-        return [(k, self.groups[k]) for k in self.on[span.allocation].met(span)] if span.allocation in self.on else []
+    def near(self, span: Span) -> list[tuple]:
+        """The keys of the groups that may share a byte with `span`."""
+        return list(self.on[span.allocation].met(span)) if span.allocation in self.on else []
 
     def drop(self, key: tuple) -> list[Result]:
         """Remove a group. Returns its results."""
-        group = self.groups.pop(key)
-        self.on[group.span.allocation].remove(key)
-        return group.results
+        self.on[key[0].allocation].remove(key)
+        return self.groups.pop(key)
 
 
 @dataclass
 class History:
     """The fate of a tape's results. `wiped`: (result, step that overwrote it unread). `left`: results never read.
 
-    `reads`: how many results of each site were read. `first_write`, `last_read`: by memory; `first_reads`: by
-    span. `writes`: all spans that were written.
+    `reads`: how many results of each site were read. `last_read`: by memory; `first_reads`: by span. `writes`: all
+    spans that were written, by memory.
     """
 
     wiped: list[tuple[Result, WalkStep]] = field(default_factory=list)
     left: list[Result] = field(default_factory=list)
-    reads: dict[Site, int] = field(default_factory=dict)
+    reads: Counter[Site] = field(default_factory=Counter)
     sites: dict[Site, list[Result]] = field(default_factory=dict)
     first_reads: dict[Span, tuple[WalkStep, EventAccess]] = field(default_factory=dict)
     writes: dict[Allocation, set[Span]] = field(default_factory=dict)
-    first_write: dict[Allocation, tuple[int, WalkStep, EventAccess]] = field(default_factory=dict)
-    last_read: dict[Allocation, tuple[int, WalkStep, EventAccess]] = field(default_factory=dict)
+    last_read: dict[Allocation, tuple[WalkStep, EventAccess]] = field(default_factory=dict)
 
     def written(self, span: Span) -> bool:
         """True if one of these bytes was written, or may have been."""
@@ -99,47 +90,44 @@ def history_of(case: RuleInput) -> History:
     """The history of all floats of a tape."""
     found = History()
     pending = Pending()
-    for n, step in enumerate(case.trail.steps):
+    for step in case.trail.steps:
         if not step.event.kind.own:
             continue
-        _reads(n, step, pending, found)
+        _reads(step, pending, found)
         writes = [x for x in step.accesses if x.writes and x.span.nbytes]
         covering = list(_covering(step, writes)) if any(pending.near(x.span) for x in writes) else []
         for k, x in enumerate(writes):
-            a = x.span.allocation
-            found.first_write.setdefault(a, (n, step, x))
-            found.writes.setdefault(a, set()).add(x.span)
+            found.writes.setdefault(x.span.allocation, set()).add(x.span)
             _wipe(step, k, x, covering, pending, found)
             if _matters(case, step, x):
                 result = Result(step, x, (step.event.label, step.event.line, k))
                 found.sites.setdefault(result.site, []).append(result)
                 pending.put(result)
-    left = [r for group in pending.groups.values() for r in group.results]
+    left = [r for group in pending.groups.values() for r in group]
     found.left = sorted(left, key=lambda r: case.trail.order[r.step.event])
     return found
 
 
-def _reads(n: int, step: WalkStep, pending: Pending, found: History) -> None:
+def _reads(step: WalkStep, pending: Pending, found: History) -> None:
     for x in step.accesses:
         if (x.writes and not step.event.kind.calls_back) or not x.span.nbytes:
             continue
-        a = x.span.allocation
         found.first_reads.setdefault(x.span, (step, x))
-        found.last_read[a] = n, step, x
-        for key, _ in pending.near(x.span):
-            for r in pending.drop(key):
-                found.reads[r.site] = found.reads.get(r.site, 0) + 1
+        found.last_read[x.span.allocation] = step, x
+        for key in pending.near(x.span):
+            found.reads.update(r.site for r in pending.drop(key))
 
 
 def _wipe(step: WalkStep, k: int, x: EventAccess, covering: list[Span], pending: Pending, found: History) -> None:
     if not x.plain:
         return
-    for key, group in pending.near(x.span):
-        if _again(group.results[0], step, k, x) or any(s.contains(group.span) for s in covering):
-            own = [r for r in group.results if r.step is step]
-            found.wiped += [(r, step) for r in pending.drop(key) if r.step is not step]
-            for r in own:
-                pending.put(r)
+    for key in pending.near(x.span):
+        if _again(pending.groups[key][0], step, k, x) or any(s.contains(key[0]) for s in covering):
+            for r in pending.drop(key):
+                if r.step is step:
+                    pending.put(r)
+                else:
+                    found.wiped.append((r, step))
 
 
 def _matters(case: RuleInput, step: WalkStep, x: EventAccess) -> bool:
@@ -172,8 +160,6 @@ TWICE = 2
 
 def unused_results(case: RuleInput) -> Iterator[Finding]:
     """Finds results lost unread, buffers read in place of another one, and leftovers."""
-    if not case.seeded or case.trail.final is None:
-        return
     history = history_of(case)
     seeded = set(case.trail.seeded)
     told: set[Site] = set()
@@ -237,7 +223,7 @@ def _others_used(result: Result, history: History, seeded: set[Allocation]) -> b
 def _fixed_input(step: WalkStep, history: History) -> EventAccess | None:
     """The input that a repeated launch reads each time although nobody writes it: one of two unswapped buffers."""
     out = next(x for x in step.accesses if x.writes)
-    never = (x for x in step.accesses if not x.writes and x.span.allocation not in history.first_write)
+    never = (x for x in step.accesses if not x.writes and x.span.allocation not in history.writes)
     return next((x for x in never if _alike(x, out)), None)
 
 
@@ -262,7 +248,7 @@ def _twin(step: WalkStep, read: EventAccess, history: History, seeded: set[Alloc
             continue
         result = results[-1]
         free = not history.reads.get(site) and _only_read_here(result, seeded)
-        meant = a in history.first_write or a.asked
+        meant = a in history.writes or a.asked
         if free and not meant and _alike(read, result.access) and (blank or _same_stem(read.name, result.access.name)):
             return result
     at = _item(read.name) or 0  # the nearest in the list, then the latest
@@ -313,11 +299,8 @@ def _same_stem(a: str, b: str) -> bool:
 
 def _stale(history: History, seeded: set[Allocation], told: set[Site]) -> Iterator[Finding]:
     """Finds a series whose last result is unread while the one before it is read after it."""
-    last: dict[Event, list[Result]] = {}
-    for result in history.left:
-        if history.reads.get(result.site, 0) >= TWICE and history.sites[result.site][-1] is result:
-            last.setdefault(result.step.event, []).append(result)
-    for results in last.values():
+    lasts = (r for r in history.left if history.reads[r.site] >= TWICE and history.sites[r.site][-1] is r)
+    for results in grouped((r.step.event, r) for r in lasts).values():
         outputs = [x for x in results[0].step.accesses if x.writes and x.scalar is not None]
         unread = [r for r in results if _only_read_here(r, seeded)]
         if len(unread) < len(outputs):
@@ -338,8 +321,7 @@ def _read_instead(result: Result, history: History) -> tuple[WalkStep, EventAcce
     read = (x.span.allocation for x in result.step.accesses if not x.writes)
     if found is None or same or forerunner.access.span.allocation not in read:
         return None
-    _, step, access = found
-    return (step, access) if step.event.id > result.step.event.id else None
+    return found if found[0].event.id > result.step.event.id else None
 
 
 def _one_behind(result: Result, step: WalkStep, access: EventAccess) -> Finding:

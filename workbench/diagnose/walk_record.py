@@ -16,17 +16,17 @@ import numpy as np
 
 from ..arrays import allocation as memory
 from ..arrays.allocation import Allocation
+from ..arrays.grouping import grouped
 from ..arrays.interval_index import SpanIndex, SpanSet
 from ..arrays.span import Span
 from ..arrays.workspace import Workspace
-from ..device import XpArray, on_host
+from ..device import on_host
 from ..errors import GradientError, KernelError
-from ..kernels.types import Scalar
 from ..tapes.events import Event
 from ..tapes.reverse import check_races, walk
 from ..tapes.tape import Tape
 from .state_changes import StateChanges
-from .walk_step import EventAccess, WalkObserver, WalkStep, accesses, shadow_view
+from .walk_step import EventAccess, WalkObserver, WalkStep, accesses, numbers_of_memory, shadow_view
 
 PART = 1 << 16  # numbers whose norm is taken at once: what that needs beside them stays small
 SOME = 4  # cells that are remembered of what is not finite
@@ -69,9 +69,9 @@ class WalkRecord:
         self.failed: Event | None = None
         self._here: Event | None = None
         with memory.LOCK, memory.unrecorded(), np.errstate(all="ignore"):
-            numbers = {a: _numbers(tape, a, s.data) for a, s in seeds.items()}
-            self.seeded = {a: bool(np.isfinite(x).all()) for a, x in numbers.items()}
-            given = {a: x[x != 0] for a, x in numbers.items()}
+            numbers = {a: numbers_of_memory(tape, a, s.data) for a, s in seeds.items()}
+            self.seeded = {a: x is None or bool(np.isfinite(x).all()) for a, x in numbers.items()}
+            given = {a: x[x != 0] for a, x in numbers.items() if x is not None}
             self.ones = {a: len(x) for a, x in given.items() if len(x) > 1 and (x == 1).all()}
             if any(e.kind.calls_back for e in tape.events):  # a walk would call what the user recorded
                 return
@@ -88,20 +88,14 @@ class WalkRecord:
     @cached_property
     def lines(self) -> dict[tuple, list[WalkStep]]:
         """The launches by (label, line), in program order."""
-        found: dict[tuple, list[WalkStep]] = {}
-        for step in self.steps:
-            if step.event.command is not None:
-                found.setdefault((step.event.label, step.event.line), []).append(step)
-        return found
+        launches = (step for step in self.steps if step.event.command is not None)
+        return grouped(((step.event.label, step.event.line), step) for step in launches)
 
     @cached_property
     def touching(self) -> dict[Allocation, list[int]]:
         """By allocation the positions of the steps that read or write it."""
-        found: dict[Allocation, list[int]] = {}
-        for n, step in enumerate(self.steps):
-            for a in dict.fromkeys(x.span.allocation for x in step.accesses):
-                found.setdefault(a, []).append(n)
-        return found
+        memories = (dict.fromkeys(x.span.allocation for x in step.accesses) for step in self.steps)
+        return grouped((a, n) for n, touched in enumerate(memories) for a in touched)
 
     def observer(self, kind: type[Observer]) -> Observer:
         """The observer of this class that the walk was shown to."""
@@ -222,14 +216,6 @@ def _cells(access: EventAccess, bad: np.ndarray) -> list[tuple[int, ...]]:
         first.append(at)
     found = zip(*(axis[:SOME].tolist() for axis in np.nonzero(bad)[: len(first)]), strict=True)
     return [tuple(a + b for a, b in zip(cell, first, strict=True)) for cell in found]
-
-
-def _numbers(tape: Tape, a: Allocation, data: XpArray) -> np.ndarray:
-    """The numbers of a seed; none for memory that does not hold floats of one type."""
-    scalar = tape.scalars.get(a)
-    if not isinstance(scalar, Scalar):
-        return np.zeros(0)
-    return on_host(data).view(np.float32 if scalar.bits == 16 else scalar.numpy)
 
 
 def _norm(data: np.ndarray) -> float:

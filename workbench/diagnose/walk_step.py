@@ -12,10 +12,11 @@ from functools import cached_property
 
 import numpy as np
 
+from ..arrays.allocation import Allocation
 from ..arrays.array import array
 from ..arrays.span import Span
 from ..arrays.workspace import Workspace
-from ..device import on_host
+from ..device import XpArray, on_host
 from ..errors import Where
 from ..kernels.types import Scalar, Struct, is_float
 from ..tapes.events import Event
@@ -84,6 +85,14 @@ def shadow_view(space: Workspace, access: EventAccess) -> np.ndarray | None:
         return None
     dtype = np.dtype(np.float32) if access.scalar.bits == 16 else access.scalar.numpy
     return on_host(space[access.span.allocation].view(access.span, dtype))
+
+
+def numbers_of_memory(tape: Tape, a: Allocation, data: XpArray | None) -> np.ndarray | None:
+    """An adjoint of a whole memory as flat numbers; None without one, or for memory not of floats of one type."""
+    scalar = tape.scalars.get(a)
+    if data is None or not isinstance(scalar, Scalar):
+        return None
+    return on_host(data).reshape(-1).view(np.float32 if scalar.bits == 16 else scalar.numpy)
 
 
 @dataclass

@@ -17,9 +17,9 @@ import numpy as np
 from ...arrays import allocation as memory
 from ...arrays.allocation import Allocation
 from ...arrays.array import array
+from ...arrays.grouping import grouped
 from ...arrays.workspace import Workspace
 from ...derivatives.pitfalls import Wrong
-from ...device import on_host
 from ...diagnose.against import (
     TapeRun,
     aligned,
@@ -31,9 +31,9 @@ from ...diagnose.against import (
     run_of,
     unlike,
 )
-from ...diagnose.walk_step import EventAccess, accesses, shadow_of
+from ...diagnose.walk_step import EventAccess, accesses, numbers_of_memory, shadow_of
 from ...errors import LaunchError
-from ...kernels.types import Scalar, Struct
+from ...kernels.types import Struct
 from ...tapes.events import Event
 from ...tapes.seeds import seeds_of
 from ...tapes.tape import Tape
@@ -41,7 +41,7 @@ from .gather import Levels, gather_pass
 from .headline import Said
 from .lanes import Bar, VersionBlock
 from .text import clean, level_text
-from .trace import AdjointLevel, AllocationTrack, EventColumn, Seed, Trace, count
+from .trace import AdjointLevel, AllocationTrack, Seed, Trace, count
 
 MUCH = 1 << 28  # bytes of adjoints that are held of one pass
 Place = tuple[int | None, int | None]
@@ -154,11 +154,9 @@ class PassComparison:
 
     @cached_property
     def _texts(self) -> dict[int, list[str]]:
-        found: dict[int, list[str]] = {}
-        for p in self.partings:
-            rest = f", {p.count} differ, by {p.most:.3g} at most" if p.count > 1 else ""
-            found.setdefault(p.position, []).append(clean(p.text + rest))
-        return found
+        rest = ", {0.count} differ, by {0.most:.3g} at most"
+        texts = ((p.position, p.text + (rest.format(p) if p.count > 1 else "")) for p in self.partings)
+        return grouped((position, clean(text)) for position, text in texts)
 
     def parts_bar(self, bar: Bar, others: Mapping[str, Sequence[Bar]]) -> bool:
         """True if an adjoint of this pass differs from the other's, whose bars are `others`, by lane."""
@@ -179,10 +177,7 @@ class PassComparison:
     @cached_property
     def _at(self) -> dict[tuple[str, str, int], list[Parting]]:
         """The differences by kind, lane and column."""
-        found: dict[tuple[str, str, int], list[Parting]] = {}
-        for p in self.partings:
-            found.setdefault((p.kind, p.allocation, p.position), []).append(p)
-        return found
+        return grouped(((p.kind, p.allocation, p.position), p) for p in self.partings)
 
 
 def distinct_digits(here: float, there: float) -> tuple[str, str]:
@@ -289,9 +284,7 @@ class _Comparing:
 
     def _adjoints(self, position: int, event: Event, space: Workspace, theirs: Iterable[Any]) -> Iterable[Parting]:
         """Yields the differences of adjoints after a reverse step, for each memory that both events touched."""
-        known: dict[Any, list[tuple[EventAccess, np.ndarray | None]]] = {}
-        for x, g in theirs:
-            known.setdefault(self.partner.get(str(x.span.allocation)), []).append((x, g))
+        known = grouped((self.partner.get(str(x.span.allocation)), (x, g)) for x, g in theirs)
         for x in _once(accesses(self.here.tape, event)):
             rest = known.get(x.span.allocation)
             if not rest:
@@ -354,12 +347,10 @@ class _Comparing:
         """The column of a write, lacking in one pass, that explains other values in this memory; else `position`."""
         for k in range(position - 1, -1, -1):
             n, m = self.places[k]
-            if n is not None and m is None and any(w.allocation is a for w in self.here.tape.events[n].writes):
+            ours = self.here.tape.events[n].writes if n is not None and m is None else ()
+            theirs = self.there.tape.events[m].writes if m is not None and n is None else ()
+            if any(w.allocation is a for w in ours) or any(self.partner.get(str(w.allocation)) is a for w in theirs):
                 return k
-            if m is not None and n is None:
-                writes = (self.partner.get(str(w.allocation)) for w in self.there.tape.events[m].writes)
-                if any(w is a for w in writes):
-                    return k
         return position
 
     def _seeds(self, trace: Trace) -> list[Parting]:
@@ -367,8 +358,8 @@ class _Comparing:
         found = []
         theirs = {self.partner.get(str(a)): (a, data) for a, data in self.there.seeds.items()}
         for a in dict.fromkeys((*self.here.seeds, *(a for a in theirs if a is not None))):
-            g = _seed(self.here.tape, a, self.here.seeds.get(a))
-            h = _seed(self.there.tape, *theirs.get(a, (a, None)))
+            g = numbers_of_memory(self.here.tape, a, self.here.seeds.get(a))
+            h = numbers_of_memory(self.there.tape, *theirs.get(a, (a, None)))
             if g is None and h is None:
                 continue
             g, h = (np.zeros_like(h) if g is None else g), (np.zeros_like(g) if h is None else h)
@@ -403,7 +394,10 @@ class _Comparing:
         events, levels = [], []
         for n, m in self.places:
             mine, other = (None if k is None else t.events[k] for k, t in ((n, ours), (m, theirs)))
-            column = mine or _only_there(other)
+            column = mine or other
+            assert column is not None
+            if mine is None:  # it touches no memory here
+                column = replace(column, touches=(), kept=(), adjoint=(), arrows=(), flags=())
             flags = {"here"} if other is None else {"there"} if mine is None else set()
             events.append(replace(column, flags={*column.flags, *flags}))
             levels.append([] if other is None else [_moved(level, sizes) for level in other.adjoint])
@@ -486,20 +480,6 @@ def _merged(pairs: Sequence[tuple[int, int]], ours: int, theirs: int) -> list[Pl
 def _once(found: Iterable[EventAccess]) -> list[EventAccess]:
     """Each range once."""
     return list({x.span: x for x in reversed(list(found))}.values())[::-1]
-
-
-def _seed(tape: Tape, a: Allocation, data: np.ndarray | None) -> np.ndarray | None:
-    """The values of a seed, flat; None if there are none."""
-    scalar = tape.scalars.get(a)
-    if data is None or not isinstance(scalar, Scalar):
-        return None
-    return on_host(data).reshape(-1).view(np.float32 if scalar.bits == 16 else scalar.numpy)
-
-
-def _only_there(event: EventColumn | None) -> EventColumn:
-    """A column for an event that this tape lacks: it touches no memory here."""
-    assert event is not None
-    return replace(event, touches=(), kept=(), adjoint=(), arrows=(), flags=())
 
 
 def _moved(level: AdjointLevel, sizes: Mapping[str, tuple[int, AllocationTrack]]) -> AdjointLevel:

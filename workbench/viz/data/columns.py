@@ -17,11 +17,12 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 
+from ...arrays.grouping import grouped
 from ...display import bytes_text
 from .envelope import Scale, ill_blocks, scale_of, state_of
 from .event_kinds import UniqueEvents, Versions, spread, versions_at_once
 from .gather import Levels
-from .lanes import Adjoints, Bar, VersionBlock, by_lane, cut_memory, lanes_of, pieces, versions_of
+from .lanes import Adjoints, Bar, VersionBlock, cut_memory, lanes_of, pieces, versions_of
 from .marks import (
     DRAWING,
     LEGEND,
@@ -239,24 +240,18 @@ class Columns:
     @cached_property
     def blocks(self) -> dict[str, LaneBlocks]:
         """The versions of each memory."""
-        found: dict[str, list[VersionBlock]] = {key: [] for key in self.lanes}
-        for block in self.order:
-            found[block.allocation].append(block)
-        return {key: LaneBlocks(blocks) for key, blocks in found.items()}
+        found = grouped((block.allocation, block) for block in self.order)
+        return {key: LaneBlocks(found.get(key, ())) for key in self.lanes}
 
     def _slots(self, event: EventColumn) -> tuple[dict[int, int], dict[int, int]]:
         """`slots_of`, cached for events that touch the same bytes."""
         if not event.kept and sum(touch.how == "read" for touch in event.touches) < 2:
             return {}, {}  # a sign alone stays where it is
-        key = (
-            *[(touch.allocation, touch.lo, touch.hi, touch.how) for touch in event.touches],
-            None,
-            *[(kept.allocation, kept.lo, kept.hi) for kept in event.kept],
-        )
-        found = self.slots.get(key)
-        if found is None:
-            found = self.slots[key] = slots_of(self.rows, event)
-        return found
+        touches = tuple([(touch.allocation, touch.lo, touch.hi, touch.how) for touch in event.touches])
+        key = touches, tuple([(kept.allocation, kept.lo, kept.hi) for kept in event.kept])
+        if key not in self.slots:
+            self.slots[key] = slots_of(self.rows, event)
+        return self.slots[key]
 
     def _lanes(self) -> list[dict[str, Any]]:
         return [
@@ -315,7 +310,8 @@ class Columns:
         if self.against is None:
             return lambda _: self.trace.wrong
         made = self.against
-        others = by_lane(Adjoints(self.trace, self.cuts, made.other.events, made.other.seeds, ()).bars)
+        bars = Adjoints(self.trace, self.cuts, made.other.events, made.other.seeds, ()).bars
+        others = grouped((bar.allocation, bar) for bar in bars)
         return lambda bar: made.parts_bar(bar, others)
 
     def _bars(

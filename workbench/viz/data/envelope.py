@@ -12,6 +12,7 @@ from typing import NamedTuple
 
 import numpy as np
 
+from ...arrays.grouping import grouped
 from .lanes import Bar, VersionBlock
 from .trace import AdjointLevel, ValueLevel
 
@@ -139,12 +140,9 @@ def envelopes(bars: Bars, edges: Array) -> Envelope:
 
 def ill_blocks(blocks: Sequence[VersionBlock], values: Iterable[ValueLevel]) -> dict[int, tuple[int, float]]:
     """By number the blocks with a known NaN or infinity: the state NAN, INF or BOTH, and the share of their numbers."""
-    ending: dict[tuple[str, int], list[int]] = {}
     found: dict[int, tuple[int, float]] = {}
     values = list(values)
-    if values:
-        for n, block in enumerate(blocks):
-            ending.setdefault((block.allocation, block.e1), []).append(n)
+    ending = grouped(((block.allocation, block.e1), n) for n, block in enumerate(blocks if values else ()))
     for value in values:  # known because they were kept when they were overwritten, or at the end: where a block ends
         for n in ending.get((value.allocation, value.moment), ()):
             if blocks[n].lo < value.hi and value.lo < blocks[n].hi:

@@ -92,7 +92,7 @@ class UniqueEvents(Sequence[EventColumn]):
             TouchMark(t.allocation, t.name, t.lo, t.hi, t.how, v, v + (t.how != "read"), t.strided)
             for t, v in zip(first.touches, before, strict=True)
         )
-        return first.alike(self.ids[n], n, touches)
+        return first.changed(id=self.ids[n], index=n, touches=touches)
 
     def kinds(self) -> list[tuple[EventColumn, int]]:
         """(first column, count) of each kind of equal events in this part, in order of appearance."""
@@ -121,7 +121,8 @@ class Versions(NamedTuple):
     @staticmethod
     def of(blocks: Sequence[VersionBlock], lanes: Mapping[str, int]) -> Versions:
         """These versions; `lanes`: the number of each memory."""
-        found = [(lanes[b.allocation], b.lo, b.hi, *b.version.numbers, b.e0, b.e1) for b in blocks]
+        pairs = ((b, b.version) for b in blocks)
+        found = [(lanes[b.allocation], b.lo, b.hi, v.number, v.strided, v.mixed, b.e0, b.e1) for b, v in pairs]
         return Versions(*np.array(found, np.int64).reshape(-1, 8).T)
 
 

@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Iterable, Sequence
 from dataclasses import replace
+from operator import itemgetter
 from typing import TypeVar
 
 from .event_kinds import UniqueEvents
@@ -83,9 +84,8 @@ def _extremes(events: Events, keys: set[str]) -> set[int]:
                 found.setdefault((*key, level.state, level.nan and level.inf), (0.0, n))
             else:
                 for end, sign in (("most", 1), ("least", -1)):
-                    known_end = found.get((*key, end))
-                    if known_end is None or sign * level.max_abs > known_end[0]:
-                        found[*key, end] = sign * level.max_abs, n
+                    size = sign * level.max_abs, n
+                    found[*key, end] = max(found.get((*key, end), size), size, key=itemgetter(0))
     return {n for _, n in found.values()}
 
 

@@ -17,6 +17,7 @@ import numpy as np
 
 from ...arrays import allocation as memory
 from ...arrays.array import array, read_values
+from ...arrays.grouping import grouped
 from ...arrays.workspace import Shadow, Workspace, shadow_view
 from ...device import on_host
 from ...errors import GradientError, LaunchError
@@ -310,9 +311,7 @@ def _refuse_misfits(made: FilmReel) -> None:
 
 def _places(tape: Tape, arrays: list[array], moments: Sequence[int]) -> list[int]:
     """Per moment the number of the array that was written last before it."""
-    near: dict[Any, list[int]] = {}
-    for k, a in enumerate(arrays if len(arrays) > 1 else ()):
-        near.setdefault(a.allocation, []).append(k)
+    near = grouped((a.allocation, k) for k, a in enumerate(arrays if len(arrays) > 1 else ()))
     found, last, at = [], 0, 0
     for moment in moments:
         for write in (span for event in tape.events[at:moment] for span in event.writes):

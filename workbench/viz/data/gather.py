@@ -17,6 +17,7 @@ from ...arrays.span import Span
 from ...arrays.workspace import Workspace
 from ...derivatives.pitfalls import Wrong
 from ...device import on_host
+from ...diagnose.walk_step import positions
 from ...display import ProgressBar
 from ...errors import GradientError, KernelError
 from ...kernels import ir
@@ -76,9 +77,7 @@ def structure(tape: Tape) -> Trace:
 
 def levels(tape: Tape, retrace: Retrace | None = None, seeds: SeedBytes | None = None) -> Levels:
     """The `Levels` of one walk, by default with the last seeds. Empty where a walk cannot be repeated."""
-    made = _Gather(tape, retrace, seeds)
-    made.name_all()
-    return made.found()
+    return _Gather(tape, retrace, seeds).found()
 
 
 def with_levels(trace: Trace, found: Levels) -> Trace:
@@ -114,22 +113,23 @@ class _Gather:
         self.beyond: Container[Event] = ()  # what the walk passes by
         self.border: Event | None = None  # the first of these to the left of the others
         self.places: dict[Any, str] = {}
+        for a in tape.arrays.values():
+            self.name(a.span, tape.names.given(a))
 
     def trace(self) -> Trace:
-        self.name_all()
         with ProgressBar(len(self.tape.events), "walk") as self.bar:
             found = self.found()
         return with_levels(self.outline(), found)
 
     def found(self) -> Levels:
         """The levels of a walk; none where it cannot be repeated."""
-        seeds, events = self.walk() if self.walkable else [], self.tape.events
+        events = self.tape.events
+        seeds = self.walk() if self.seeds and not any(event.kind.calls_back for event in events) else []
         died = [n for n, event in enumerate(events) if event in self.died]
         return Levels([self.levels.get(event, []) for event in events], seeds, died, non_finite_values(self.tape))
 
     def outline(self) -> Trace:
         """The trace without adjoints."""
-        self.name_all()
         events = self.columns()
         return Trace([self.track(a) for a in self.names], events, folds=folds(self.tape))
 
@@ -139,12 +139,9 @@ class _Gather:
         self.scopes = scopes(tape)
         which = np.empty(len(tape.events), np.int64)
         for n, event in enumerate(tape.events):
-            key = self.likeness(event, self.scopes[n])
-            found = known.get(key)
-            if found is None:
-                found = known[key] = len(firsts)
+            which[n] = known.setdefault(self.likeness(event, self.scopes[n]), len(firsts))
+            if which[n] == len(firsts):
                 firsts.append(self.column(n, event))
-            which[n] = found
         return UniqueEvents(firsts, which, [f"L{event.id}" for event in tape.events])
 
     def likeness(self, event: Event, scope: str) -> tuple:
@@ -163,18 +160,9 @@ class _Gather:
     def reason(self, kept: KeptBytes) -> str:
         """`reason_of`, cached for bytes that the same adjoints read."""
         key = kept.said, *[(need.event.label, id(need.array), need.name) for need in kept.needs]
-        found = self.reasons.get(key)
-        if found is None:
-            found = self.reasons[key] = self.tape.names.reason_of(kept)
-        return found
-
-    @property
-    def walkable(self) -> bool:
-        return bool(self.seeds) and not any(e.kind.calls_back for e in self.tape.events)
-
-    def name_all(self) -> None:
-        for a in self.tape.arrays.values():
-            self.name(a.span, self.tape.names.given(a))
+        if key not in self.reasons:
+            self.reasons[key] = self.tape.names.reason_of(kept)
+        return self.reasons[key]
 
     def name(self, span: Span, name: str) -> None:
         if span.nbytes:
@@ -217,12 +205,9 @@ class _Gather:
                 return {how: [(-1, by_span[span]) for span in spans] for how, spans in both.items()}
             both = {"write": arrays[:n], "read": arrays if event.loop is not None else arrays[n:]}
             return {how: [(-1, self.label(a, "")) for a in found] for how, found in both.items()}
-        plan, places = event.command.plan, event.command.places
-        reads = [*(k for k, _ in plan.reads), *event.command.declared]
-        return {
-            how: [(k, self.label(places[k], plan.program.leaves[k].name)) for k in found]
-            for how, found in (("read", reads), ("write", [k for k, _ in plan.writes]))
-        }
+        places, leaves = event.command.places, event.command.program.leaves
+        at = {how: positions(event, f"{how}s") for how in ("read", "write")}
+        return {how: [(k, self.label(places[k], leaves[k].name)) for k in found] for how, found in at.items()}
 
     def label(self, a: array, parameter: str) -> str:
         name = self.tape.names.of(a, parameter)
@@ -232,10 +217,10 @@ class _Gather:
     def column(self, n: int, event: Event) -> EventColumn:
         spans = [(k.span, self.reason(k)) for k in event.kept]
         kept = [KeptRange(str(s.allocation), *s.hull(), s.nbytes, reason) for s, reason in spans]
-        where = self.places.get(event.place)
-        if where is None:
-            where = self.places[event.place] = str(event.where or "")
-        said = f"L{event.id}", n, event.kind.drawn or event.kind.name, event.label, where, self.scopes[n]
+        if event.place not in self.places:
+            self.places[event.place] = str(event.where or "")
+        kind, where = event.kind.drawn or event.kind.name, self.places[event.place]
+        said = f"L{event.id}", n, kind, event.label, where, self.scopes[n]
         program = None if event.command is None else event.command.program
         cuts = event.kind.cuts if program is None else program.once(_detaches, program.function)
         flags = ["cut"] if cuts else []  # a gradient is stopped on purpose

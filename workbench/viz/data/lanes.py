@@ -7,8 +7,9 @@ from right to left the adjoints. Moments are positions of events: -1 is the star
 from __future__ import annotations
 
 from bisect import bisect_left, bisect_right
-from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
+from operator import is_
 from typing import Any, TypeVar
 
 from .trace import MIXED, AdjointLevel, AllocationTrack, EventColumn, Seed, TouchMark, Trace, join_levels
@@ -25,10 +26,6 @@ class Version:
     since: int
     strided: bool = False
     mixed: bool = False
-
-    @property
-    def numbers(self) -> tuple[int, bool, bool]:
-        return self.number, self.strided, self.mixed
 
 
 @dataclass(frozen=True, slots=True)
@@ -159,11 +156,13 @@ def pieces(cuts: Sequence[int], lo: int, hi: int) -> tuple[int, int]:
     return first, max(min(bisect_left(cuts, hi), most), first + 1)
 
 
-def runs(cells: Sequence[_Cell], first: int, last: int) -> Iterator[tuple[int, int, _Cell]]:
-    """Runs of neighbouring pieces that hold the identical object."""
+def runs(
+    cells: Sequence[_Cell], first: int, last: int, same: Callable[[_Cell, _Cell], bool] = is_
+) -> Iterator[tuple[int, int, _Cell]]:
+    """Runs of neighbours, as of pieces that hold the identical object."""
     start = first
     for n in range(first + 1, last + 1):
-        if n == last or cells[n] is not cells[start]:
+        if n == last or not same(cells[n], cells[start]):
             yield start, n, cells[start]
             start = n
 
@@ -308,11 +307,3 @@ class Adjoints:
         for i, j, cell in runs(self.held[key], first, last):
             if position < cell.until:
                 self.bars.append(Bar(key, cuts[i], cuts[j], cell.level, position, cell.until, cell.given))
-
-
-def by_lane(bars: Iterable[Bar]) -> dict[str, list[Bar]]:
-    """The bars of each memory, in their order."""
-    found: dict[str, list[Bar]] = {}
-    for bar in bars:
-        found.setdefault(bar.allocation, []).append(bar)
-    return found

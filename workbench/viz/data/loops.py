@@ -19,6 +19,7 @@ from itertools import dropwhile, pairwise, takewhile
 from math import prod
 from typing import Any
 
+from ...arrays.grouping import grouped
 from ...tapes.events import Event, Scope
 from ...tapes.tape import Tape
 from .trace import Fold
@@ -186,10 +187,7 @@ def _function(file: str, line: int) -> Path:
 
 def _folded(tokens: list[_Token]) -> list[_Token]:
     """The tokens with every loop as one."""
-    places: dict[Any, list[int]] = {}
-    for n, token in enumerate(tokens):
-        places.setdefault(token.site.loop, []).append(n)
-    places.pop(None, None)
+    places = grouped((token.site.loop, n) for n, token in enumerate(tokens) if token.site.loop is not None)
     if not places:
         return tokens
     weights = {loop: _weight(loop, [tokens[n] for n in some], some, len(places) > 1) for loop, some in places.items()}

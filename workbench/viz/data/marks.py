@@ -8,13 +8,13 @@ from __future__ import annotations
 
 import math
 from bisect import bisect_right
-from collections.abc import Iterator, Mapping, Sequence
-from operator import itemgetter
-from typing import Any, NamedTuple
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from operator import eq, itemgetter
+from typing import NamedTuple
 
 from ...arrays.interval_index import Intervals
 from .envelope import ALL, Envelope, Scale
-from .lanes import Bar, Flows, Lane, VersionBlock
+from .lanes import Bar, Flows, Lane, VersionBlock, runs
 from .trace import AdjointLevel, EventColumn, KeptRange, NameRange, TouchMark
 
 MOMENT = 3.0  # between an event and the versions and adjoints beside it
@@ -266,9 +266,7 @@ def strip_marks(found: Envelope, scale: Scale) -> list[Strip]:
     The full one is as thick as its smallest, or the sign of exact zeros if any is; black where anything is NaN or
     infinite.
     """
-    layers = zip(*(_strip(found.at(k), scale) for k in range(len(found.most))), strict=True)
-    parts = ((*layer[first], first, last) for layer in layers for first, last in _runs(layer))
-    return [Strip(look, first, last, wide) for look, wide, first, last in parts if look]
+    return _strips(zip(*(_strip(found.at(k), scale) for k in range(len(found.most))), strict=True))
 
 
 def value_marks(found: Envelope, tall: float) -> list[Strip]:
@@ -276,8 +274,13 @@ def value_marks(found: Envelope, tall: float) -> list[Strip]:
     each = [found.at(k) for k in range(len(found.most))]
     plain = [("", 0.0) if one.state == "absent" else ("block", tall) for one in each]
     ill = [(f"block {one.state}", ill_thick(float(one.share), tall)) if one.share else ("", 0.0) for one in each]
-    layers = ((layer[k], k, end) for layer in (plain, ill) for k, end in _runs(layer))
-    return [Strip(look, first, last, wide) for (look, wide), first, last in layers if look]
+    return _strips((plain, ill))
+
+
+def _strips(layers: Iterable[Sequence[tuple[str, float]]]) -> list[Strip]:
+    """The strips of layers that have a look and a thickness at each stretch."""
+    parts = (part for layer in layers for part in runs(layer, 0, len(layer), eq))
+    return [Strip(look, first, last, wide) for first, last, (look, wide) in parts if look]
 
 
 def _strip(one: Envelope, scale: Scale) -> tuple[tuple[str, float], tuple[str, float]]:
@@ -291,14 +294,6 @@ def _strip(one: Envelope, scale: Scale) -> tuple[tuple[str, float], tuple[str, f
     if one.zero:
         return band, ("bar zero", ZERO)
     return band, ("bar value", round(thick(float(one.least), scale), 2))
-
-
-def _runs(parts: Sequence[Any]) -> Iterator[tuple[int, int]]:
-    start = 0
-    for n in range(1, len(parts) + 1):
-        if n == len(parts) or parts[n] != parts[start]:
-            yield start, n
-            start = n
 
 
 def odd(parts: bool, wrong: bool) -> str:

@@ -7,8 +7,9 @@ from collections.abc import Iterator
 import numpy as np
 
 from ...arrays.allocation import Allocation
+from ...arrays.grouping import grouped
 from ...device import on_host
-from ...kernels.types import Scalar, is_float
+from ...kernels.types import is_float
 from ...tapes.tape import Tape
 from .snapshot import present
 from .trace import ValueLevel
@@ -45,9 +46,6 @@ def _parts(tape: Tape) -> Iterator[_Part]:
 
 def _dtypes(tape: Tape) -> dict[Allocation, np.dtype]:
     """The dtype of each memory that holds floats only."""
-    found: dict[Allocation, set[Scalar | None]] = {}
-    for x in tape.arrays.values():
-        scalar = getattr(x.dtype, "scalar", None) if is_float(x.dtype) else None
-        found.setdefault(x.allocation, set()).add(scalar)
-    single = {a: next(iter(scalars)) for a, scalars in found.items() if len(scalars) == 1}
-    return {a: np.dtype(scalar.numpy) for a, scalar in single.items() if scalar is not None}
+    types = ((x.allocation, x.dtype) for x in tape.arrays.values())
+    found = grouped((a, getattr(dtype, "scalar", None) if is_float(dtype) else None) for a, dtype in types)
+    return {a: np.dtype(first.numpy) for a, (first, *more) in found.items() if first is not None and {*more} <= {first}}

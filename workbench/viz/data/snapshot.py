@@ -17,6 +17,7 @@ import numpy as np
 
 from ...arrays.allocation import Allocation
 from ...arrays.array import array
+from ...arrays.grouping import grouped
 from ...arrays.span import Span, byte_entries
 from ...arrays.workspace import Shadow, Workspace, add_seed, gradient_dtype, shadow_view
 from ...device import on_host
@@ -150,11 +151,8 @@ class TapeMoments:
     @cached_property
     def touching(self) -> dict[Allocation, list[int]]:
         """By memory the positions of the events that touch it."""
-        found: dict[Allocation, list[int]] = {}
-        for n, event in enumerate(self.events):
-            for a in dict.fromkeys(span.allocation for span in (*event.reads, *event.writes)):
-                found.setdefault(a, []).append(n)
-        return found
+        memories = (dict.fromkeys(s.allocation for s in (*event.reads, *event.writes)) for event in self.events)
+        return grouped((a, n) for n, touched in enumerate(memories) for a in touched)
 
     @property
     def walked_from(self) -> SeedBytes:
@@ -191,7 +189,7 @@ class TapeMoments:
             self.values = a, len(self.events), data.copy(), known.copy(), note
         _, at, data, known, note = self.values
         for event in (self.events[n] for n in self._back(a, cursor, at)):
-            _forget(event, a, known)
+            _mark(known, a, event.writes, False)
             for span, kept in _restored(event, a):
                 raw = np.ascontiguousarray(on_host(kept)).view(np.uint8)
                 byte_entries(span, data)[...] = raw.reshape(*span.shape, span.itemsize)
@@ -213,7 +211,7 @@ class TapeMoments:
             known, certain = known.copy(), certain.copy()  # who asked before has the others
         for n in self._back(a, cursor, at):
             event = self.events[n]
-            _forget(event, a, known)
+            _mark(known, a, event.writes, False)
             for span, _ in _restored(event, a):
                 byte_entries(span, known)[...] = byte_entries(span, certain)[...] = True
         self.masks[a] = cursor, known, certain
@@ -255,10 +253,7 @@ class TapeMoments:
         if self.refused is not None:
             raise self.refused
         seeds = self.walked_from
-        at: dict[int, list[tuple[array, DrawnSlice]]] = {}
-        for a, frame, moments in wanted:
-            for n in moments:
-                at.setdefault(n, []).append((a, frame))
+        at = grouped((n, (a, frame)) for a, frame, moments in wanted for n in moments)
         found: dict[tuple[int, DrawnSlice], dict[int, dict[str, Any]]] = {}
         blank: dict[tuple[int, DrawnSlice], dict[str, Any]] = {}
         places = {event: n for n, event in enumerate(self.events) if n in at}
@@ -315,18 +310,16 @@ def present(tape: Tape, a: Allocation) -> tuple[np.ndarray, np.ndarray, str]:
     left = tape.needed.left.get(a)
     if left is None and a not in tape.needed.needs:
         return data, known, "as it is now: the tape does not watch this memory"
-    for span in tape.needed.changed.get(a, ()):
-        byte_entries(span, known)[...] = False
-    for span, checksum in (left or {}).items():
-        if a.exposed and checksum != checksum_of(span):
-            byte_entries(span, known)[...] = False
+    others = (span for span, checksum in (left or {}).items() if a.exposed and checksum != checksum_of(span))
+    _mark(known, a, (*tape.needed.changed.get(a, ()), *others), False)
     return data, known, ""
 
 
-def _forget(event: Event, a: Allocation, known: np.ndarray) -> None:
-    for span in event.writes:
+def _mark(mask: np.ndarray, a: Allocation, spans: Iterable[Span], value: bool) -> None:
+    """Set the bytes of those spans that lie on a memory."""
+    for span in spans:
         if span.allocation is a:
-            byte_entries(span, known)[...] = False
+            byte_entries(span, mask)[...] = value
 
 
 def _restored(event: Event, a: Allocation) -> Iterator[tuple[Span, Any]]:
@@ -345,8 +338,7 @@ def _watched(tape: Tape, a: Allocation) -> np.ndarray:
     if a in tape.needed.left or (a in tape.needed.met and not a.exposed):
         return np.ones(a.nbytes, bool)
     found = np.zeros(a.nbytes, bool)
-    for need in tape.needed.needs.get(a, ()):
-        byte_entries(need.span, found)[...] = True
+    _mark(found, a, (need.span for need in tape.needed.needs.get(a, ())), True)
     return found
 
 

@@ -6,6 +6,7 @@ import math
 import re
 import unicodedata
 from collections.abc import Iterable
+from dataclasses import is_dataclass
 from itertools import pairwise
 from typing import Any
 
@@ -140,9 +141,13 @@ def json_number(value: float) -> float | str:
     return float(value) if math.isfinite(value) else str(float(value))
 
 
-def json_place(where: Where | None) -> dict[str, Any] | None:
-    """A place as plain data: file, line, column, text, and where it was called from."""
-    if where is None:
-        return None
-    same = {name: getattr(where, name) for name in ("line", "col", "text", "function")}
-    return {"file": shown_file(where.file), **same, "caller": json_place(where.caller)}
+def plain(value: object) -> Any:
+    """A record, and all in it, as JSON can hold it: tuples as lists, places with where they were called from."""
+    if isinstance(value, float):
+        return json_number(value)
+    if isinstance(value, tuple):
+        return [plain(one) for one in value]
+    if isinstance(value, Where):
+        same = {name: getattr(value, name) for name in ("line", "col", "text", "function")}
+        return {"file": shown_file(value.file), **same, "caller": plain(value.caller)}
+    return {name: plain(one) for name, one in vars(value).items()} if is_dataclass(value) else value

@@ -207,11 +207,7 @@ class EventColumn:
         """The text of its box: the kernel before the number."""
         return f"{self.label} #{self.index}"
 
-    def alike(self, id: str, index: int, touches: tuple[TouchMark, ...]) -> EventColumn:
-        """A copy of this event for an equal one, with other positions and versions."""
-        return self._changed(id=id, index=index, touches=touches)
-
-    def _changed(self, **given: object) -> EventColumn:
+    def changed(self, **given: object) -> EventColumn:
         """A copy with other fields, which are not looked at. Cheaper than making it again."""
         made = object.__new__(EventColumn)
         made.__dict__.update(self.__dict__, **given)
@@ -220,7 +216,7 @@ class EventColumn:
     def reversed_to(self, adjoint: Sequence[AdjointLevel], died: bool) -> EventColumn:
         """A copy of this event with the levels that its reverse step left."""
         flags = frozenset((*self.flags, "died")) if died else self.flags
-        made = self._changed(adjoint=tuple(adjoint), flags=flags)
+        made = self.changed(adjoint=tuple(adjoint), flags=flags)
         made.__dict__.pop("shown_flags", None)
         return made
 

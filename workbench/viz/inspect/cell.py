@@ -60,7 +60,8 @@ def cell_of(tape: Tape, a: array | scalar, index: CellIndex) -> Cell:
     part, label = a, tape.names.given(a)
     for name in (n for n in given if isinstance(n, str)):
         part, label = part.field(name), label and f"{label}.{name}"
-    label = label or parameter_of(tape, part.span) or a.label
+    pairs = ((leaf.name, x) for event in tape.events for leaf, x in event.arguments if isinstance(x, array))
+    label = label or next((name for name, x in pairs if x.span == part.span), "") or a.label
     numbers = [n for n in given if not isinstance(n, str)]
     if isinstance(part.dtype, Struct) or not is_float(part.dtype):
         what = f"one field: {', '.join(n for n, _ in part.dtype.fields)}" if isinstance(part.dtype, Struct) else ""
@@ -83,12 +84,3 @@ def cell_of(tape: Tape, a: array | scalar, index: CellIndex) -> Cell:
     exact = tuple(int(i) % n for i, n in zip(numbers, shape, strict=True))
     offset += sum(i * s for i, s in zip(exact, strides, strict=True))
     return Cell(part.allocation, offset, gradient_dtype(part), part.allocation.grad_scale or 1, label, exact, part)
-
-
-def parameter_of(tape: Tape, span: Span) -> str:
-    """The parameter name of this memory in the first launch that takes exactly it; "" if there is none."""
-    for event in tape.events:
-        for leaf, x in event.arguments:
-            if isinstance(x, array) and x.span == span:
-                return leaf.name
-    return ""

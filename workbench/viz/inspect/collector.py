@@ -27,7 +27,7 @@ from ...kernels.types import Array
 from ...launches.adjoint_arguments import AdjointArguments, memory_values
 from ...launches.executable import Executable
 from ...tapes.events import Event
-from ...tapes.rerun import Copies
+from ...tapes.rerun import Copies, Enough
 from ...tapes.reverse import extremal_memory, ties
 from ...tapes.tape import Tape
 from .cell import Cell
@@ -36,10 +36,6 @@ from .ledger_table import Contribution
 JOINED = 256  # contributions of one launch from which those of one line are one row
 Thread = tuple[int, ...] | None
 ROWS = 20_000  # rows from which those of every further launch are joined by line
-
-
-class WalkDone(Exception):
-    """Raised to leave the walk at the moment that was asked for."""
 
 
 class Collector:
@@ -178,7 +174,7 @@ class Collector:
             )
             raise GradientError(text, slug="ledger-gpu", where=event.where, instead="device='cpu' for this launch")
         copies = Copies(event, space)
-        arrays = [*copies.primal(), *(copies.shadow(command.places[k]) for k in back.shadows)]
+        arrays = [*copies.primal(), *copies.beside()]
         values: list = []
         for p, a in zip(executable.function.params, arrays, strict=False):
             if isinstance(p.type, Array):
@@ -305,7 +301,7 @@ class CollectorGroup:
 
         def before(event: Event, space: Workspace) -> None:
             if self.position[event] < last:
-                raise WalkDone
+                raise Enough
             for one in self.concerned(event):
                 one.before(event, space)
 
@@ -319,7 +315,7 @@ class CollectorGroup:
 
         for one in self.collectors:
             one.begin()
-        with contextlib.suppress(WalkDone):
+        with contextlib.suppress(Enough):
             self.tape.retrace(observe, before)
 
     def concerned(self, event: Event) -> list[Collector]:

@@ -39,7 +39,7 @@ class KeptRun:
 
     def microscope(self, tape: Tape, event: EventLike, thread: ThreadIndex) -> Microscope:
         """As `microscope` of the tape, with every value known."""
-        n = next(k for k, e in enumerate(tape.events) if e is event_of(tape, event))
+        n = tape.events.index(event_of(tape, event))
         if n not in self.starts:
             raise LaunchError("that launch was not run again.", slug="event")
         found = microscope(self.again, self.starts.index(n), thread)

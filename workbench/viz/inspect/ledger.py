@@ -14,6 +14,7 @@ import numpy as np
 
 from ...arrays import allocation as memory
 from ...arrays.array import array
+from ...arrays.grouping import grouped
 from ...arrays.scalar import scalar
 from ...device import on_host
 from ...errors import GradientError
@@ -59,10 +60,7 @@ def ledgers(
     Per cell its ledgers by moment, or the error that `ledger` raises for it. A moment that is no event is left out.
     """
     group = CollectorGroup(tape, [cell_of(tape, a, index) for a, index, _ in wanted])
-    stops: dict[int, list[int]] = {}
-    for k, (_, _, moments) in enumerate(wanted):
-        for n in moments:
-            stops.setdefault(n, []).append(k)
+    stops = grouped((n, k) for k, (_, _, moments) in enumerate(wanted) for n in moments)
     found: list[dict[int, Ledger | GradientError]] = [{} for _ in wanted]
 
     def at(position: int) -> None:

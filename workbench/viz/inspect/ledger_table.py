@@ -3,15 +3,16 @@
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
 
+from ...arrays.grouping import grouped
 from ...display import aligned, html_table
 from ...errors import Where
 from ..data.marks import LIGHT
-from ..data.text import clean, json_number, json_place
+from ..data.text import clean, json_number, plain
 
 LISTED, LAST = 200, 20  # rows of a table, of these the last ones
 DRAWN = 60  # bars of a picture
@@ -36,9 +37,7 @@ class Contribution:
     count: int = 1
 
     def to_json(self) -> dict[str, Any]:
-        numbers = {name: json_number(getattr(self, name)) for name in ("value", "running")}
-        thread = None if self.thread is None else list(self.thread)
-        return {**vars(self), **numbers, "thread": thread, "where": json_place(self.where)}
+        return plain(self)
 
 
 @dataclass(frozen=True)
@@ -65,20 +64,15 @@ class Ledger:
 
         sums    of the rows of each launch and line: of all, of those above 0 and of those below.
         """
-        numbers = {name: json_number(getattr(self, name)) for name in ("total", "rounding")}
-        published, many = None if self.published is None else json_number(self.published), len(self.rows)
+        many = len(self.rows)
         largest = sorted(range(many), key=lambda k: -abs(self.rows[k].value))[:LISTED]
         shown = sorted({*range(min(many, LISTED)), *range(max(many - LAST, 0), many), *largest})
         rows = [{**self.rows[k].to_json(), "place": k} for k in shown]
-        lists = {"index": list(self.index), "rows": rows, "sums": self._sums(), "count": many}
-        return {**vars(self), **numbers, **lists, "published": published}
+        return {**plain(replace(self, rows=())), "rows": rows, "sums": self._sums(), "count": many}
 
     def _sums(self) -> list[dict[str, Any]]:
-        found: dict[Any, list[Contribution]] = {}
-        for row in self.rows:
-            found.setdefault((row.position, row.heading, row.where), []).append(row)
         made = []
-        for some in found.values():
+        for some in grouped(((row.position, row.heading, row.where), row) for row in self.rows).values():
             values = [row.value for row in some]
             sums = {"value": values, "plus": [v for v in values if v > 0], "minus": [v for v in values if v < 0]}
             both = {name: json_number(sum(part)) for name, part in sums.items()}

@@ -18,12 +18,12 @@ from ...arrays.array import array
 from ...arrays.workspace import Shadow, Workspace, shadow_view
 from ...errors import GradientError, LaunchError
 from ...tapes.events import Event
-from ...tapes.rerun import Copies
+from ...tapes.rerun import Copies, Enough
 from ...tapes.reverse import extremal_memory, ties
 from ...tapes.tape import Tape
 from ..data.snapshot import TapeMoments
 from .steps import Microscope
-from .thread import RunDone, ThreadRun
+from .thread import ThreadRun
 
 EventLike = Event | int | str  # an event, its position in `tape.events`, or its label
 ThreadIndex = int | Sequence[int]
@@ -54,7 +54,7 @@ def microscopes(tape: Tape, wanted: Sequence[tuple[EventLike, ThreadIndex]]) -> 
             seen.down(Copies(event))
             seen.up(Copies(event, space), space, helpers_of(tape, event, after))
         if event is tape.events[first]:
-            raise RunDone
+            raise Enough
 
     def observe(event: Event, space: Workspace) -> None:
         ready(places[event] - 1)
@@ -72,7 +72,7 @@ def microscopes(tape: Tape, wanted: Sequence[tuple[EventLike, ThreadIndex]]) -> 
             seen = ThreadRun(event, index, {a: moments.status(a, places[event]) for a in used})
             threads.setdefault(event, []).append(seen)
         ready(len(tape.events) - 1)
-        with contextlib.suppress(RunDone):
+        with contextlib.suppress(Enough):
             tape.retrace(observe, before)
         for event, index in chosen:
             seen = next(one for one in threads[event] if one.thread == index)

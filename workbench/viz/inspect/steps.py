@@ -9,7 +9,7 @@ import numpy as np
 
 from ...display import aligned, html_table
 from ...errors import Where
-from ..data.text import clean, json_number, json_place
+from ..data.text import clean, plain
 
 TURNS = 3  # of a loop, at its start and at its end, that a table shows
 Number = bool | int | float | str | tuple[Any, ...]  # a vector or matrix as tuples; a text: it is not known
@@ -40,9 +40,7 @@ class StatementStep:
     loops: tuple[int, ...] = ()
 
     def to_json(self) -> dict[str, Any]:
-        lists = {name: list(getattr(self, name)) for name in ("iteration", "aliases", "loops")}
-        numbers = {"value": plain(self.value), "adjoint": plain(self.adjoint)}
-        return {**vars(self), **lists, **numbers, "where": json_place(self.where)}
+        return plain(self)
 
 
 @dataclass(frozen=True)
@@ -66,8 +64,7 @@ class Microscope:
 
     def to_json(self) -> dict[str, Any]:
         """Plain data; NaN and infinities as text."""
-        steps, loops = [s.to_json() for s in self.steps], [json_place(loop) for loop in self.loops]
-        return {**vars(self), "thread": list(self.thread), "steps": steps, "loops": loops}
+        return plain(self)
 
     @property
     def title(self) -> str:
@@ -105,13 +102,6 @@ class Microscope:
         head, *rows = self.table()
         look = ";vertical-align:top;white-space:pre"
         return html_table(self.title, head, rows, style=look, head_style=look, heads=False, note=self.note)
-
-
-def plain(value: Number | None) -> Number | list[Any] | None:
-    """Numbers as JSON can hold them: NaN and infinities as text."""
-    if isinstance(value, tuple):
-        return [plain(v) for v in value]
-    return json_number(value) if isinstance(value, float) else value
 
 
 def held(value: np.ndarray | np.generic | Number) -> Any:

@@ -27,7 +27,7 @@ from ...kernels.ops import control, memory as mem
 from ...kernels.passes.unpruned_adjoint import Moment, Working, working
 from ...kernels.types import Scalar, is_float
 from ...tapes.events import Event
-from ...tapes.rerun import THREADS, Copies
+from ...tapes.rerun import THREADS, Copies, Enough
 from .local_names import Taken, aliases, frame_of
 from .steps import Number, StatementStep, held, shown
 
@@ -36,10 +36,6 @@ BUDGET = 300_000  # statements of a thread: half a second
 NOT_KEPT = "not kept"  # in place of a value
 _WRITES = (mem.STORE, *mem.ATOMICS)
 _working: weakref.WeakKeyDictionary[ir.Function, dict[Any, Working]] = weakref.WeakKeyDictionary()
-
-
-class RunDone(Exception):
-    """Raised to leave the run once every wanted step has been seen."""
 
 
 def working_of(event: Event) -> Working:
@@ -116,7 +112,7 @@ class ThreadRun:
 
         try:
             run.run(function, self.event.command.plan.form.dims, args, trace=trace, threads=self.threads)
-        except RunDone:
+        except Enough:
             return True
         except TimeoutError:
             return False
@@ -238,7 +234,7 @@ class ThreadRun:
 
     def enter(self, stmt: Stmt, name: str, value: Number, produced: int | None = None, note: str = "") -> int:
         if len(self.steps) >= CAP // 2:
-            raise RunDone
+            raise Enough
         iteration, k = self.iteration(stmt), len(self.steps)
         loops = tuple(self.loops[loop] for loop in self.around[stmt])
         made = StatementStep("forward", stmt.where, name, value, None, _depth(stmt.where), iteration, produced)
@@ -293,9 +289,8 @@ class ThreadRun:
         if self.work.function is None:
             self.note = self.note or "No gradient is asked for on this launch's way: there is nothing to reverse."
             return
-        command, back = self.event.command, self.event.reverse
         self.doubt = self.doubtful(self.work.function, copies)
-        args = copies.primal() + [copies.shadow(command.places[k]) for k in back.shadows] + helpers
+        args = [*copies.primal(), *copies.beside(), *helpers]
         if not self.run(self.work.function, args, self.see_back):
             self.note = f"The way back is too long to be shown: a thread is given up on after {BUDGET} statements."
 
@@ -306,7 +301,7 @@ class ThreadRun:
                 self.steps.append(self.of_scalar(stmt, values))
             return
         if len(self.steps) >= CAP:
-            raise RunDone
+            raise Enough
         if self.doubt is not None and self.doubt.control_tainted(stmt):
             return
         k = self.at.get((moment.stmt, tuple(int(values[t]) for t in moment.turns)))
@@ -341,13 +336,9 @@ class ThreadRun:
     ) -> str:
         """The note of a reverse step: its effect on memory, and any value that the replay found different."""
         cell = step.note.removeprefix("reads ") if step.note.startswith("reads ") else step.name
-        note = ""
-        if adjoint is not None and stmt.row is mem.LOAD:
-            note = f"added to d {cell}"
-        elif adjoint is not None and stmt.row is mem.STORE:
-            note = f"taken from d {cell}, which becomes 0"
-        elif adjoint is not None and stmt.row in mem.ATOMICS:
-            note = f"{stmt.row.name}: from d {cell}"
+        said = {mem.LOAD: f"added to d {cell}", mem.STORE: f"taken from d {cell}, which becomes 0"}
+        said |= {row: f"{row.name}: from d {cell}" for row in mem.ATOMICS}
+        note = "" if adjoint is None else said.get(stmt.row, "")
         again = moment.values[0] if moment.values and stmt.row not in _WRITES else None
         if step.value is NOT_KEPT or (again is not None and self.doubt is not None and again in self.doubt):
             return note

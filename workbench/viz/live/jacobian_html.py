@@ -147,10 +147,7 @@ def bars(seeds: Seeds, run: SeedRun, measured: np.ndarray | None, other: SeedRun
     """The HTML of one gradient as bars, another beside it in outline, differences as ticks."""
     row, theirs = run.row, other.row if other is not None else None
     shown = _chosen(row, theirs)
-    series = [row[shown]] + ([theirs[shown]] if theirs is not None else [])
-    series += [measured[shown]] if measured is not None else []
-    finite = [abs(v) for s in series for v in s if math.isfinite(v)]
-    most = max(finite, default=0.0) or 1.0
+    most = largest(np.concatenate([one[shown] for one in (row, theirs, measured) if one is not None])) or 1.0
     step = min(40.0, 620 / max(len(shown), 1))
     wide, half = max(260.0, step * len(shown)) + 58, 62.0
 
@@ -203,9 +200,7 @@ def _chosen(row: np.ndarray, other: np.ndarray | None) -> list[int]:
     if other is not None:
         np.maximum(size, np.abs(other), out=size)
     size[np.isnan(size)] = np.inf
-    least = np.partition(size, -BARS)[-BARS]
-    larger = np.flatnonzero(size > least)  # and the first of those that are as large as the least
-    return sorted([*larger.tolist(), *np.flatnonzero(size == least)[: BARS - len(larger)].tolist()])
+    return sorted(np.argsort(-size, kind="stable")[:BARS].tolist())  # of those that are as large as the least the first
 
 
 def _axis(wide: float, half: float, most: float) -> str:

@@ -8,7 +8,7 @@ const at = (column, k) => (page.events && column >= 0 ? page.events[column][k] :
 const answer = async (asked) => {
   const content = { ...asked, cursor: at(asked.cursor, 0), launch: at(asked.launch, 1) };
   const found = page.answers[keyOf(content, page.moments)], ok = found?.ok;
-  if (!found) return { error: page.missing[asked.ask] };
+  if (!found) return { error: page.missing[asked.ask] ?? "" };
   return { ok: ok.cursor === undefined ? ok : { ...ok, cursor: asked.cursor }, buffers: found.buffers.map(blob) };
 };
 const keyOf = (content, moments) => {

@@ -19,6 +19,7 @@ import numpy as np
 
 from ...arrays import allocation as memory
 from ...arrays.array import array
+from ...arrays.grouping import grouped
 from ...derivatives.pitfalls import Wrong
 from ...diagnose import Finding
 from ...display import ProgressBar
@@ -45,9 +46,6 @@ MISSING = {
     "heat": "This page has no numbers of that array at that moment: there were too many. tape.explore() has all.",
     "ledger": "This page has no ledger of that cell at that moment: to_html(path, cells=[(x, index)]) puts one in.",
     "microscope": "This page has no microscope of that thread: to_html(path, threads=[(launch, thread)]) puts one in.",
-    "findings": "",
-    "levels": "",
-    "trust": "",
 }
 
 
@@ -101,17 +99,16 @@ class _Page:
         self.view.answer({"ask": "levels"})
 
     def all_heats(self) -> None:
-        self.moments = [self.changes(k) for k in range(len(self.view.arrays))]
+        arrays = self.view.arrays
+        touching = {} if self.view.moments is None else self.view.moments.touching
+        self.moments = [touching.get(a.allocation, []) for a in arrays]  # before each event that touches the array
         wanted = self.some_heats()
         if self.view.moments is not None:
-            arrays = self.view.arrays
             every = [(arrays[k], frame_of(full_shape(arrays[k])), moments) for k, moments in wanted.items()]
             with contextlib.suppress(GradientError):
                 self.view.moments.take([one for one in every if is_float(one[0].dtype)])
-        memories: dict[Any, list[tuple[int, int]]] = {}
-        for k, moments in wanted.items():
-            memories.setdefault(self.view.arrays[k].allocation, []).extend((moment, k) for moment in moments)
-        for asked in memories.values():
+        pairs = ((arrays[k].allocation, (moment, k)) for k, moments in wanted.items() for moment in moments)
+        for asked in grouped(pairs).values():
             for moment, k in sorted(asked, reverse=True):  # from the right: no walk is done twice
                 if self.size < HEATS:
                     self.keep(f"heat {k} {moment}", {"ask": "heat", "array": k, "cursor": moment, "element": []})
@@ -182,11 +179,6 @@ class _Page:
         return at
 
     # ---- answers
-
-    def changes(self, k: int) -> list[int]:
-        """The moments after which an array, or its adjoint, may differ: before each event that touches it."""
-        moments = self.view.moments
-        return [] if moments is None else moments.touching.get(self.view.arrays[k].allocation, [])
 
     def some_heats(self) -> dict[int, list[int]]:
         """Per array the moments whose heat-maps are stored: all, or as many of each as there is room for, evenly."""

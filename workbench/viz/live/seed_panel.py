@@ -21,16 +21,15 @@ from ...arrays.array import array, read_values
 from ...display import png
 from ...kernels.types import Scalar
 from ...tapes.tape import Tape
-from ..data.seed_runs import KINDS, SeedRun, Seeds
+from ..data.seed_runs import KINDS, SeedRun, Seeds, cell_name
 from ..data.snapshot import SIDE, frame_of, picture
 from ..picture.figure import reason
 from ..picture.svg import data_uri, quoted
 from . import jacobian_html
 from .saved import SIZE, Saved
-from .view import View, module, style
+from .view import Busy, View, module, quiet_memory, style
 from .widget import Widget
 
-PATIENCE = 0.05  # seconds a callback waits for the lock
 FRAME = 0.2  # seconds between pictures while rows are filled
 TITLES = {"one-hot": "one element", "ones": "ones", "random": "random", "half norm": "½‖y‖²"}
 NOTES = {
@@ -172,27 +171,24 @@ class SeedPanel(Saved, widgets.VBox):
             self._say("busy: filling rows. Stop first.", wrong=True)
             return
         self._wanted = work
-        if not allocation.LOCK.acquire(timeout=PATIENCE):
-            self._say("busy: recording", wrong=True)
-            threading.Thread(target=self._later, args=(work,), daemon=True).start()
-            return
         try:
-            self._answer(work)
-        finally:
-            allocation.LOCK.release()
+            with quiet_memory():
+                self._answer(work)
+        except Busy as busy:
+            self._say(str(busy), wrong=True)
+            threading.Thread(target=self._later, args=(work,), daemon=True).start()
 
     def _later(self, work: Callable[[], None]) -> None:
         """Handle the last request that met a busy lock, when it is free."""
-        with allocation.LOCK:
+        with allocation.LOCK, allocation.unrecorded():
             if self._wanted is work and not self.working:
                 self._answer(work)
 
     def _answer(self, work: Callable[[], None]) -> None:
         self._wanted = None
         try:
-            with allocation.unrecorded():
-                self._say("")
-                work()
+            self._say("")
+            work()
         except Exception as error:  # a callback has no other place to show it
             self._say(reason(error), wrong=True)
 
@@ -274,11 +270,10 @@ class SeedPanel(Saved, widgets.VBox):
 
     def _say_value(self) -> None:
         """Show the component that the input slider stands for, and its value."""
-        said = ""
+        said, k = "", self.component.value
         if not self.value.disabled:
             held = self.engine.start()[str(self.input.value)]
-            index = ", ".join(map(str, np.unravel_index(self.component.value, held.shape)))
-            said = f"{self.input.value}[{index}] = {held.reshape(-1)[self.component.value]:.4g}"
+            said = f"{cell_name(str(self.input.value), k, held.shape)} = {held.reshape(-1)[k]:.4g}"
         self.value_says.value = _meant(said)
 
     def _what_if(self) -> None:
@@ -408,15 +403,11 @@ class SeedPanel(Saved, widgets.VBox):
         return f"{chart}{note}<details><summary>The same as a table</summary>{tables}</details>"
 
     def still(self) -> tuple[str, str]:
-        """(text, HTML) of the present pictures, for pages without widgets."""
-        return repr(self), self.static()
-
-    def static(self) -> str:
-        """The present pictures as HTML that needs neither kernel nor scripts."""
+        """The present pictures as text, and as HTML that needs neither kernel nor scripts."""
         parts = [self.title.value, self.matrix.value, self.row.value]
         if self.view is not None:
             parts.append(_card("tape view", self.view.still(SIZE // 2)[1]))
-        return f'<div class="wb-seeds"><style>{style("seeds.css")}</style>{"".join(parts)}</div>'
+        return repr(self), f'<div class="wb-seeds"><style>{style("seeds.css")}</style>{"".join(parts)}</div>'
 
     def __repr__(self) -> str:
         label = self.run.label if self.run is not None else "no seed"

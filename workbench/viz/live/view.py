@@ -332,6 +332,9 @@ class View(Saved, Widget):
                 raise ValueError("the tape has changed since this view was made: tape.explore() makes a new one")
             for device in {a.device for a in self.arrays if a.device.is_cuda}:  # current per thread
                 xp(device).cuda.Device(device.ordinal).synchronize()
+            if self._retrace is not None and content["ask"] in ("ledger", "microscope"):
+                what = f"the {content['ask']} belongs to the seeds of the last backward"
+                raise ValueError(f"{what}; this view shows other ones")
             answer = {ask: getattr(self, f"_{ask}") for ask in QUESTIONS}[content["ask"]]
             found = answer(content)
             if content["ask"] in REMEMBERED or "id" in content:
@@ -380,8 +383,6 @@ class View(Saved, Widget):
         return found, blobs
 
     def _ledger(self, asked: Mapping[str, Any]) -> tuple[Any, list[bytes]]:
-        if self._retrace is not None:
-            raise ValueError("the ledger belongs to the seeds of the last backward; this view shows other ones")
         self._walks()
         a, cursor = self.arrays[int(asked["array"])], int(asked["cursor"])
         index = tuple(int(i) for i in asked["element"])
@@ -403,8 +404,6 @@ class View(Saved, Widget):
         return Ledger(cell.label, cell.index, rows, value, value, 0.0)
 
     def _microscope(self, asked: Mapping[str, Any]) -> tuple[Any, list[bytes]]:
-        if self._retrace is not None:
-            raise ValueError("the microscope belongs to the seeds of the last backward; this view shows other ones")
         self._walks()
         thread = tuple(int(i) for i in asked["thread"])
         look = microscope if self._kept is None else self._kept.microscope
@@ -444,16 +443,14 @@ class View(Saved, Widget):
         """The `Trust` of the number that the last backward was seeded by; None where it cannot be said."""
         return trusted(self.tape, seeded_number(self.tape))
 
-    def _again(self, asked: Mapping[str, Any]) -> tuple[Any, list[bytes]]:
+    def _again(self, _: Mapping[str, Any]) -> tuple[Any, list[bytes]]:
         """Rerun the program on copies with everything kept: from now on every value at every moment is known."""
-        del asked
         cells.give_way()
         self._kept = KeptRun(self.tape)
         self.moments, self.answers = None, Answers()
         return {}, []
 
-    def _levels(self, asked: Mapping[str, Any]) -> tuple[Any, list[bytes]]:
-        del asked
+    def _levels(self, _: Mapping[str, Any]) -> tuple[Any, list[bytes]]:
         if not self.levels_meta:
             self._walks()
             with no_collector():

@@ -121,8 +121,7 @@ class TapeFigure:
         except Exception as error:  # a repr that raises would take the cell's own result with it
             return f"tape view: the table could not be made: {reason(error)}"
 
-    def _repr_mimebundle_(self, include: object = None, exclude: object = None) -> dict[str, str]:
-        del include, exclude
+    def _repr_mimebundle_(self, **_: object) -> dict[str, str]:
         with no_collector():
             try:
                 html = self.html
@@ -140,8 +139,7 @@ class TapeViews:
     def __repr__(self) -> str:
         return "\n\n".join(map(repr, self.figures))
 
-    def _repr_mimebundle_(self, include: object = None, exclude: object = None) -> dict[str, str]:
-        del include, exclude
+    def _repr_mimebundle_(self, **_: object) -> dict[str, str]:
         pages = [figure._repr_mimebundle_()["text/html"] for figure in self.figures]
         parts = "".join(f'<div style="min-width:0">{page}</div>' for page in pages)
         columns = "repeat(auto-fit,minmax(min(240px,100%),1fr))"

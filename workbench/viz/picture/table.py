@@ -11,9 +11,10 @@ from functools import partial
 from typing import TYPE_CHECKING
 
 from ... import display
+from ...arrays.grouping import grouped
 from ..data.columns import PIECES
 from ..data.envelope import Bars, envelope_text, envelopes, stretches
-from ..data.lanes import Adjoints, Flows, by_lane, cut_memory
+from ..data.lanes import Adjoints, Flows, cut_memory
 from ..data.text import clean, clean_lines, level_text, moment_text, text_width, versions
 from ..data.trace import AllocationTrack, NameRange, TouchMark, Trace, event_flags, events_text, fold_flags
 from .window import TimeColumn, group_name, within
@@ -103,7 +104,7 @@ class _EventRows:
         """The adjoint of each memory in many events."""
         trace, found = self.trace, []
         cuts, levels = cut_memory(trace, trace.events, PIECES), [event.adjoint for event in trace.events]
-        bars = by_lane(Adjoints(trace, cuts, levels, trace.seeds, ()).bars)
+        bars = grouped((bar.allocation, bar) for bar in Adjoints(trace, cuts, levels, trace.seeds, ()).bars)
         for key, track in self.tracks.items():
             one = envelopes(Bars.of(bars.get(key, [])), stretches(column.a, column.b, 1)).at(0)
             if one.state != "absent":
@@ -152,16 +153,13 @@ def _named(track: AllocationTrack, touch: TouchMark | NameRange) -> str:
 
 def memory_rows(trace: Trace, limit: int = ROW_LIMIT) -> list[Row]:
     """One row per allocation with every name and its range."""
-    rows = [_memory_row(track) for track in trace.allocations[:limit]]
+    rows: list[Row] = []
+    for track in trace.allocations[:limit]:
+        names = [_named(track, name) for name in track.names]
+        names += [f"({len(names)} names, one memory)"] if track.aliased else []
+        rows.append(((clean(track.id),), (str(track.nbytes),), (clean(track.text),), tuple(names)))
     rest = len(trace.allocations) - len(rows)
     return [*rows, ((f"… {rest} more",), (), (), ())] if rest else rows
-
-
-def _memory_row(track: AllocationTrack) -> Row:
-    names = [_named(track, name) for name in track.names]
-    if track.aliased:
-        names.append(f"({len(names)} names, one memory)")
-    return ((clean(track.id),), (str(track.nbytes),), (clean(track.text),), tuple(names))
 
 
 def _aligned(head: Sequence[str], rows: Sequence[Row]) -> str:

@@ -13,6 +13,7 @@ from typing import Any, TypeVar
 
 import numpy as np
 
+from ...arrays.grouping import grouped
 from ..data import marks
 from ..data.columns import PREFIXES, AdjointSide, Columns, records
 from ..data.envelope import Bars, Envelope, Scale, envelopes, stretches, version_bars
@@ -282,12 +283,8 @@ class Tracks:
     # ---- families and many events, as envelopes
 
     def _by_row(self, found: Iterable[_Part]) -> dict[PlacedRow, list[_Part]]:
-        rows: dict[PlacedRow, list[_Part]] = {one: [] for one in self.rows}
-        for part in found:
-            one = self.row_of(part.allocation)
-            if one is not None:
-                rows[one].append(part)
-        return rows
+        parts = grouped((self.row_of(part.allocation), part) for part in found)
+        return {one: parts.get(one, []) for one in self.rows}
 
     @cached_property
     def version_bars(self) -> dict[PlacedRow, Bars]:
@@ -377,12 +374,10 @@ class Tracks:
 
     def parted(self) -> None:
         """Draw a line below differences inside of many events, or in lanes that share a row."""
-        ends: dict[tuple[int, PlacedRow, str], list[int]] = {}
-        for p in self.against.partings if self.against is not None else ():
-            one, column = self.row_of(p.allocation), self.window.column(p.position)
-            if one is not None and column is not None and (one.family or column.many):
-                ends.setdefault((column.a, one, p.kind), []).append(p.position)
-        for (a, one, kind), found in ends.items():
+        parts = self.against.partings if self.against is not None else ()
+        met = ((p, self.row_of(p.allocation), self.window.column(p.position)) for p in parts)
+        inside = ((p, one, c) for p, one, c in met if one is not None and c is not None and (one.family or c.many))
+        for (a, one, kind), found in grouped(((c.a, one, p.kind), p.position) for p, one, c in inside).items():
             column, first, last = self.window.columns[self.window.number(a)], min(found), max(found)
             y = (one.value if kind == "value" else one.adjoint) + one.tall / 2 - 1
             x0, x1 = (column.x0, column.x1) if not column.many else (self.window.x(first), self.window.x(last))
