@@ -101,6 +101,7 @@ class Allocation:
 
     is_gradient = False
     gradient_view: Any = None  # only gradient memory has one
+    rows: Any = None  # of memory that stands for a row in `vmap`: where the rows are
 
     def __init__(self, owner: object, address: int, nbytes: int, device: Device, exposed: bool):
         self.id = next(_ids)
@@ -152,8 +153,9 @@ class Allocation:
         return np.ndarray(shape, dtype, self.bytes, offset, strides)
 
     def expose(self) -> None:
-        """Call before giving the raw address away: tells watching tapes, once. Raises LaunchError [capture]."""
+        """Call before giving the raw address away: tells watching tapes, once. Raises LaunchError [capture], [vmap]."""
         capture_log.refuse("Memory is shown to others")
+        self.refuse_rows()
         if self.exposed:
             return
         with LOCK:
@@ -161,6 +163,11 @@ class Allocation:
                 if (tape := ref()) is not None:
                     tape.exposing(self)
             self.exposed = True
+
+    def refuse_rows(self) -> None:
+        """Raises LaunchError [vmap] where the host may not look: this memory stands for a row, and has no values."""
+        if self.rows is not None:
+            raise self.rows.refusal()
 
     # ---- writes
 
@@ -255,6 +262,7 @@ class Allocation:
 
     def gradient(self) -> GradientMemory:
         """The gradient's allocation, created as zeros on first call."""
+        self.refuse_rows()
         if self.grad is None:
             if self.grad_scale is None:
                 self.grad_scale = 1
@@ -599,6 +607,8 @@ def host_write(
     kind: str, dst: Placed, src: Placed | None, value: object, perform: Callable[[], None], sources: tuple = ()
 ) -> None:
     """Write to the array `dst` from the host: as an event of the recording tape, else announced to watching tapes."""
+    if (script := capture_log.script()) is not None and script.host_write(kind, dst, src, value, sources):
+        return
     with LOCK:
         if (notes := capture_log.active_capture()) is not None:
             for a in (dst,) if src is None else (dst, src):

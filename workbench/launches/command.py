@@ -73,8 +73,8 @@ class Command(PlannedLaunch):
         """Run it, recorded if a tape is open."""
         frame = frame or sys._getframe(1)
         plan, flat = self.plan, self.flat
-        if (script := capture_log.script()) is not None:
-            script.launch(self)
+        if (script := capture_log.script()) is not None and script.launch(self, record_tape, frame):
+            return
         if capture_log.opened is not None and (notes := capture_log.active_capture()) is not None and notes.late:
             return self._wait()
         if self.held:
