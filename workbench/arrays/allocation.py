@@ -164,9 +164,12 @@ class Allocation:
                     tape.exposing(self)
             self.exposed = True
 
-    def refuse_rows(self) -> None:
-        """Raises LaunchError [vmap] where the host may not look: this memory stands for a row, and has no values."""
-        if self.rows is not None:
+    def refuse_rows(self, later: bool = True) -> None:
+        """Raises LaunchError [vmap] if this memory stands for a row, so has no values to look at.
+
+        `later`: also when the mapped function is over, and only tapes look at what it held before it stood for one.
+        """
+        if self.rows is not None and (later or self.rows.batch.open):
             raise self.rows.refusal()
 
     # ---- writes
@@ -262,7 +265,7 @@ class Allocation:
 
     def gradient(self) -> GradientMemory:
         """The gradient's allocation, created as zeros on first call."""
-        self.refuse_rows()
+        self.refuse_rows(later=False)
         if self.grad is None:
             if self.grad_scale is None:
                 self.grad_scale = 1

@@ -62,7 +62,7 @@ class Batch:
         self.function, self.size = function, size
         self.around = capture_log.script()
         self.tape = memory.recorder()
-        self.first = memory.next_id()
+        self.first, self.open = memory.next_id(), True
 
     @property
     def name(self) -> str | None:
@@ -241,8 +241,11 @@ def vmap(fn: Callable[..., Any], in_axes: int | Sequence[int | None] | None = 0)
         name = getattr(fn, "__name__", "function")
         batch = Batch(name, _size(name, args, axes))
         given = [a if axis is None else with_arrays(a, batch.row) for a, axis in zip(args, axes, strict=True)]
-        with capture_log.following(batch):
-            return with_arrays(fn(*given), batch.all_rows)
+        try:
+            with capture_log.following(batch):
+                return with_arrays(fn(*given), batch.all_rows)
+        finally:
+            batch.open = False
 
     return mapped
 
