@@ -301,6 +301,9 @@ def test_a_kernel_with_tiles_is_mapped():
 # ---- what is refused
 
 OUTSIDE: list[wb.array] = []
+XS: list[wb.array] = []
+GRAPHS: list[Any] = []
+TAPE = wb.Tape()
 
 
 def writes_outside(x: wb.array) -> wb.array:
@@ -340,13 +343,45 @@ def prints(x: wb.array) -> wb.array:
 
 def is_under_a_tape(x: wb.array) -> wb.array:
     y = wb.zeros_like(x)
-    with wb.Tape():
-        wb.launch(scaled, 4, [1.0, x, y])  # here
+    with wb.Tape():  # here
+        wb.launch(scaled, 4, [1.0, x, y])
     return y
 
 
 def asks_for_a_gradient(x: wb.array) -> wb.array:
     return x.grad  # here
+
+
+def walks_a_tape(x: wb.array) -> wb.array:
+    TAPE.backward(OUTSIDE[0][:1])  # here
+    return x
+
+
+def replays_a_capture(x: wb.array) -> wb.array:
+    GRAPHS[0].replay()  # here
+    return x
+
+
+def records_a_func(x: wb.array) -> wb.array:
+    TAPE.record_func(lambda: None, [])  # here
+    return x
+
+
+def solves_into_outside(x: wb.array) -> wb.array:
+    A = wb.sparse.bsr_diag(wb.ones(4, dtype=F))
+    wb.optim.linear.cg(A, wb.ones(4, dtype=F), OUTSIDE[0])  # here
+    return x
+
+
+def sees_other_rows(x: wb.array) -> wb.array:
+    wb.launch(scaled, 4, [1.0, XS[0][1], x])  # here
+    return x
+
+
+def has_seen_other_rows(x: wb.array) -> wb.array:
+    y = wb.clone(XS[0][1])
+    x.zero_()  # here
+    return y
 
 
 @wb.custom_op
@@ -374,18 +409,51 @@ REFUSED = [
     f
     for name, f in [*globals().items()]
     if name.startswith(
-        ("writes_", "adds_", "fills_", "reads", "gives_", "prints", "is_under", "asks_", "calls_", "sorts")
+        (
+            "walks_",
+            "replays_",
+            "records_",
+            "solves_",
+            "sees_",
+            "has_seen",
+            "writes_",
+            "adds_",
+            "fills_",
+            "reads",
+            "gives_",
+            "prints",
+            "is_under",
+            "asks_",
+            "calls_",
+            "sorts",
+        )
     )
 ]
 
 
 @pytest.mark.parametrize("fn", REFUSED, ids=lambda f: f.__name__)
 def test_what_cannot_be_done_for_all_rows_at_once_names_its_line(fn: Any):
-    OUTSIDE[:] = [wb.zeros(4, dtype=F, name="outside")]
+    OUTSIDE[:], XS[:] = [wb.zeros(4, dtype=F, name="outside")], [inputs()[0]]
+    with wb.capture() as graph:
+        wb.launch(scaled, 4, [1.0, OUTSIDE[0], wb.zeros(4, dtype=F)])
+    GRAPHS[:] = [graph]
     with pytest.raises(wb.LaunchError, match=rf"vmap\({fn.__name__}\)") as caught:
-        wb.vmap(fn)(inputs()[0])
+        wb.vmap(fn)(XS[0])
     assert caught.value.slug == "vmap" and caught.value.where.text.endswith("# here") and caught.value.instead
     assert not OUTSIDE[0].numpy().any()
+
+
+def test_rows_in_which_others_lie_are_read_and_not_written():
+    a = wb.array(np.arange(6.0), dtype=F)
+    windows = wb.array(ptr=a.ptr, dtype=F, shape=(3, 4), strides=(8, 8))
+    assert np.array_equal(wb.vmap(wb.clone)(windows).numpy(), [[b + k for k in range(4)] for b in range(3)])
+    with pytest.raises(wb.LaunchError, match="other rows see") as caught:
+        wb.vmap(lambda x: x.zero_())(windows)
+    assert caught.value.slug == "vmap"
+    with pytest.raises(wb.LaunchError, match="other rows see"):
+        wb.vmap(lambda x, y: wb.copy(x, y))(a[:3], a[1:4])
+    wb.vmap(lambda x, y: wb.copy(x, y))(a[:3], a[3:])
+    assert a.list() == [3.0, 4.0, 5.0, 3.0, 4.0, 5.0]
 
 
 def test_arguments_that_have_no_rows_or_not_as_many_are_refused():

@@ -187,6 +187,8 @@ class Allocation:
 
         Every other watching tape is told (it may keep the old bytes, or raise to refuse the write).
         """
+        if (script := capture_log.script()) is not None:
+            script.about_to_write(self, what)
         if capture_log.opened is not None:
             self.about_to_be_noted()
         for ref in self.watchers:

@@ -173,6 +173,13 @@ def refuse(what: str, instead: str = "the same line after the `with wb.capture()
         raise LaunchError(text, slug="capture", why=why, instead=instead)
 
 
+def refuse_mapped(what: str) -> None:
+    """Raises LaunchError [vmap] in a function that `vmap` calls once for all rows."""
+    if (refusal := getattr(script(), "refusal", None)) is not None:
+        why = "A loop over the rows would do it once for each, and the function is called once for all."
+        raise refusal(what, why, "that step around vmap")
+
+
 @contextmanager
 def _set(switch: str) -> Iterator[None]:
     notes = active_capture()

@@ -42,6 +42,8 @@ class CallScript:
     def host_write(self, *_: object) -> None:
         """Leave a write of the host as it is."""
 
+    about_to_write = host_write
+
     def write(self, dst: object, values: XpArray) -> None:
         """Note values of the host that are about to be written, as `launch` does."""
         values = on_host(values)

@@ -145,6 +145,7 @@ class Graph:
             instead = "with wb.capture() as graph, wb.Tape() as tape: ...   and tape.backward(loss) in the capture"
             raise LaunchError(text, slug="capture", why="The tape would not see the launches in it.", instead=instead)
         capture_log.refuse("replay()")
+        capture_log.refuse_mapped("a capture is replayed.")
         if changed := [name for name, value in self._options.items() if getattr(config, name) != value]:
             text = f"wb.config.{changed[0]} has changed since the capture."
             why = "The replay would run what was compiled without it."

@@ -85,6 +85,7 @@ class Recording:
         self._begin()
 
     def __enter__(self) -> Self:
+        capture_log.refuse_mapped("a tape is opened.")
         if (notes := capture_log.active_capture()) is not None:
             self.captured = True
             if not self.events:
@@ -437,6 +438,7 @@ class Recording:
         >>> x.grad.numpy().round(4)
         array([ 0.5403, -0.4161], dtype=float32)
         """
+        capture_log.refuse_mapped("record_func() is called.")
         if forward is None:
             capture_log.refuse("record_func() of a step that is over", f"{_CALL[:-1]}, forward=step)   which does it")
         _check_callback(backward, arrays, only_read)

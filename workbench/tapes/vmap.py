@@ -31,10 +31,13 @@ from .call_script import CallScript
 
 
 class Rows:
-    """The rows for which an allocation stands: in `memory`, `step` bytes apart, each `shift` bytes further on."""
+    """The rows for which an allocation stands: in `memory`, `step` bytes apart, each `shift` bytes further on.
 
-    def __init__(self, batch: Batch, memory: Allocation, step: int, shift: int = 0):
-        self.batch, self.memory, self.step, self.shift = batch, memory, step, shift
+    given   the bytes of all rows, where they are those of an argument.
+    """
+
+    def __init__(self, batch: Batch, memory: Allocation, step: int, shift: int = 0, given: Span | None = None):
+        self.batch, self.memory, self.step, self.shift, self.given = batch, memory, step, shift, given
         self.made: dict[tuple[Span, Any], array] = {}
 
     def of(self, a: array) -> array:
@@ -63,6 +66,7 @@ class Batch:
         self.around = capture_log.script()
         self.tape = memory.recorder()
         self.first, self.open = memory.next_id(), True
+        self.uses: dict[Allocation, dict[Span, bool]] = {}  # of memory of arguments: the spans in use -> one is written
 
     @property
     def name(self) -> str | None:
@@ -85,13 +89,27 @@ class Batch:
         own.bytes[...] = 0xFF  # NaN, wherever it may get to
         made = array_on(own, a.dtype, a.shape[1:], a.strides[1:], a.span.offset - low)
         finished(made, a.requires_grad, a.retain_grad, None, a.name)
-        own.rows = Rows(self, a.allocation, a.strides[0], low)
+        own.rows = Rows(self, a.allocation, a.strides[0], low, a.span)
+        self.uses.setdefault(a.allocation, {})
         own.rows.made[made.span, a.dtype] = a
         return made
 
     def stands(self, a: object) -> bool:
         """True for an array that stands for a row of this call."""
         return isinstance(a, array) and a.allocation.rows is not None and a.allocation.rows.batch is self
+
+    def _use(self, a: object, what: str, written: bool) -> None:
+        """Raises LaunchError [vmap] where one row would see what another has written in an argument."""
+        if not isinstance(a, array):
+            return
+        span = a.allocation.rows.given if self.stands(a) else a.span
+        if span is None or (uses := self.uses.get(span.allocation)) is None:
+            return
+        uses[span] = written = written or uses.get(span, False)
+        for other, changed in uses.items():
+            if (written or changed) and (span.self_overlapping if other == span else other.overlaps(span) is not False):
+                text = f"{what} uses memory of an argument that rows write, and that other rows see."
+                raise self.refusal(text, "In a loop, it would matter which row is first.", "wb.clone(x) as an argument")
 
     def all_rows(self, a: array) -> array:
         """The rows for which an array stands; of one that is the same for all rows a copy for each."""
@@ -107,10 +125,10 @@ class Batch:
         """The rows of an array that is written for all rows at once. `stored`: what it held is all overwritten."""
         if self.stands(a):
             return a.allocation.rows.of(a)
-        self._refuse_outside(a, what)
+        self.about_to_write(a.allocation, what, a)
         own, whole = a.allocation, whole_memory(a)
         if own.exposed or own.is_gradient:
-            text = f"{what} writes {a.label}, {'a gradient' if own.is_gradient else 'whose memory others share'}."
+            text = f"{what} writes {a.label}, {'a gradient' if own.is_gradient else 'whose address others have'}."
             raise self.refusal(text, "It would become an array with a row for each call.", "y = wb.zeros_like(...)")
         stored = stored and a.is_contiguous and a.nbytes == own.nbytes
         if stored or (own.blank == own.version and not own.bytes.any()):
@@ -127,23 +145,21 @@ class Batch:
             own.bytes[...] = 0xFF
         return own.rows.of(a)
 
-    def _refuse_outside(self, a: array, what: str) -> None:
-        if a.allocation.id < self.first:
-            text = f"{what} writes {a.label}, which is made outside of the function."
-            raise self.refusal(text, "All rows would write to it.", f"{a.label} made in the function, and returned")
-
     # ---- as the script of a thread
 
     def launch(self, command: Command, record_tape: bool, frame: Any) -> bool:
         """Called before a launch: makes it for all rows if an array of it stands for a row. False: it is to go on."""
         what = f"kernel {command.program.name!r}"
-        if not any(map(self.stands, command.places)):
-            for k, _ in command.plan.writes:
-                self._refuse_outside(command.flat[k], what)
+        written = {k for k, _ in command.plan.writes}
+        for k, a in enumerate(command.flat):
+            self._use(a, what, k in written)
+        if not any(map(self.stands, command.flat)):
+            for k in written:
+                self.about_to_write(command.flat[k].allocation, what, command.flat[k])
             return self.around is not None and self.around.launch(command, record_tape, frame)
         if memory.recorder() is not self.tape:
-            why = "What it records would be about all rows, and the function is about one."
-            raise self.refusal(f"{what} runs under a tape that is opened in the function.", why, "the tape around vmap")
+            why = "It is recorded as a whole, of which this function sees one row."
+            raise self.refusal(f"{what} runs in a step of another kind.", why, "vmap inside of that step")
         if isinstance(self.around, CallScript):
             self.around.launch(command)  # which looks at the user's kernel, too
         with capture_log.following(self.around):
@@ -172,8 +188,10 @@ class Batch:
 
     def host_write(self, kind: str, dst: Any, src: Any, value: Any, sources: tuple) -> bool:
         """Called before a host write: makes it for all rows if an array of it stands for one. False: it is to go on."""
+        self._use(src, kind, False)
+        self._use(dst, kind, True)
         if not (self.stands(dst) or self.stands(src)):
-            self._refuse_outside(dst, kind)
+            self.about_to_write(dst.allocation, kind, dst)
             return self.around is not None and self.around.host_write(kind, dst, src, value, sources)
         with capture_log.following(self.around):
             to = self._written(dst, kind, True)
@@ -184,6 +202,12 @@ class Batch:
             else:
                 write_value(kind, to, value, sources)
         return True
+
+    def about_to_write(self, memory: Allocation, what: str, a: array | None = None) -> None:
+        """Called before memory is written that stands for no row. Raises LaunchError [vmap] if it is from outside."""
+        if memory.id < self.first:
+            text = f"{what} writes {memory if a is None else a.label}, which is made outside of the function."
+            raise self.refusal(text, "All rows would write to it.", "y = wb.zeros(...) in the function, and returned")
 
     def write(self, dst: object, values: Any) -> None:
         """Called before values of the host go to new memory."""
@@ -211,9 +235,10 @@ def vmap(fn: Callable[..., Any], in_axes: int | Sequence[int | None] | None = 0)
     the rows. Each launch is an ordinary one with a grid of one axis more, on whatever tape, capture or jit is open.
 
     `fn` is called once, with arrays that have no values. Raises LaunchError [vmap], which names the line, where that
-    would not do: where the host looks at an array of a row (`numpy()`, `x[0]`, a custom op, a gradient, a tape of its
-    own), or an array from outside is written, which all rows would do; at a grid or an array of four axes; and for
-    arguments whose rows do not fit. An array that `fn` keeps for later holds nothing then.
+    would not do: where the host looks at an array of a row (`numpy()`, `x[0]`, a custom op, a gradient), a tape is
+    opened or walked, memory from outside is written, or that of another row; at a grid or an array of four axes; and
+    for arguments whose rows do not fit. An array that `fn` keeps for later holds nothing then. Random numbers are the
+    same in all rows, unless their seed is mapped.
 
     Use it for many small programs: environments, initial states, samples, starting points of a search.
 
@@ -251,7 +276,7 @@ def vmap(fn: Callable[..., Any], in_axes: int | Sequence[int | None] | None = 0)
 
 
 def _size(name: str, args: Sequence[Any], axes: Sequence[object]) -> int:
-    """How many rows the mapped arguments have. Raises LaunchError [vmap]."""
+    """The number of rows of the mapped arguments. Raises LaunchError [vmap]."""
     mapped = [list(arrays_in(a)) for a, axis in zip(args, axes, strict=False) if axis is not None]
     sizes = {len(a) for arrays in mapped for a in arrays}
     if len(axes) != len(args) or any(axis not in (0, None) for axis in axes):
