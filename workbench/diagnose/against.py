@@ -1,8 +1,8 @@
 """Two runs of one program: `tape.diagnose(against=other)` tells the first launch, array and numbers at which they part.
 
 Both tapes run again with everything kept, and what each event read and wrote is compared in program order. Events go
-by kind, label and call site: what both have in common is a longest common subsequence, found by the greedy algorithm
-of Myers (1986). Memory goes by the names that the user gave, then by the order in which both tapes meet it.
+by kind, label and call site, as `difflib` finds what two sequences have in common. Memory goes by the names that the
+user gave, then by the order in which both tapes meet it.
 """
 
 from __future__ import annotations
@@ -10,6 +10,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
+from difflib import SequenceMatcher
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -30,7 +31,7 @@ from .finding import Finding, Findings
 from .walk_step import EventAccess, accesses, written_names
 
 ROUNDING = 32  # units in the last place of the largest number: the order of a sum is no difference
-EDITS = 300  # events that may be lacking in the midst of two tapes; what differs more is not laid side by side
+LONG = 1000  # events between what both tapes begin and end with: longer ones are not laid side by side
 Pair = tuple[int, int]
 
 
@@ -67,44 +68,14 @@ def _keys(tape: Tape, other: Tape) -> tuple[list[Any], list[Any]]:
 
 
 def _common(ours: Sequence[Any], theirs: Sequence[Any]) -> list[Pair]:
-    """A longest common subsequence as pairs of positions; only common ends if the middle differs too much."""
+    """The pairs of positions in common, in order; only common ends if the middle is long."""
     most = min(len(ours), len(theirs))
     head = next((k for k in range(most) if ours[k] != theirs[k]), most)
     tail = next((k for k in range(most - head) if ours[-1 - k] != theirs[-1 - k]), most - head)
     n, m = len(ours) - tail, len(theirs) - tail
-    middle = _myers(ours[head:n], theirs[head:m])
-    ends = zip(range(n, len(ours)), range(m, len(theirs)), strict=True)
-    return [*((k, k) for k in range(head)), *((head + i, head + j) for i, j in middle), *ends]
-
-
-def _myers(a: Sequence[Any], b: Sequence[Any]) -> list[Pair]:
-    """E. W. Myers, An O(ND) difference algorithm and its variations, Algorithmica 1 (1986)."""
-    reach, trail = {1: 0}, []
-    for d in range(min(len(a) + len(b), EDITS) + 1):
-        trail.append(dict(reach))
-        for k in range(-d, d + 1, 2):
-            down = k == -d or (k != d and reach.get(k - 1, -1) < reach.get(k + 1, -1))
-            x = reach[k + 1] if down else reach[k - 1] + 1
-            while x < len(a) and 0 <= x - k < len(b) and a[x] == b[x - k]:
-                x += 1
-            reach[k] = x
-            if x >= len(a) and x - k >= len(b):
-                return _backwards(trail, len(a), len(b))
-    return []
-
-
-def _backwards(trail: list[dict[int, int]], x: int, y: int) -> list[Pair]:
-    pairs = []
-    for d in range(len(trail) - 1, -1, -1):
-        reach, k = trail[d], x - y
-        down = k == -d or (k != d and reach.get(k - 1, -1) < reach.get(k + 1, -1))
-        before = k + 1 if down else k - 1
-        start = reach[before]
-        while x > start and y > start - before:
-            x, y = x - 1, y - 1
-            pairs.append((x, y))
-        x, y = start, start - before
-    return pairs[::-1]
+    middle = SequenceMatcher(None, ours[head:n], theirs[head:m], autojunk=False) if max(n, m) - head <= LONG else None
+    blocks = [] if middle is None else [(head + a, head + b, size) for a, b, size in middle.get_matching_blocks()]
+    return [(a + k, b + k) for a, b, size in [(0, 0, head), *blocks, (n, m, tail)] for k in range(size)]
 
 
 def memories(tape: Tape, other: Tape, pairs: Sequence[Pair]) -> dict[Allocation, Allocation]:
