@@ -1,16 +1,16 @@
 """Two runs of one program: `tape.diagnose(against=other)` tells the first launch, array and numbers at which they part.
 
 Both tapes run again with everything kept, and what each event read and wrote is compared in program order. Events go
-by kind, label and call site, as `difflib` finds what two sequences have in common. Memory goes by the names that the
-user gave, then by the order in which both tapes meet it.
+by kind, label and call site: what both have in common is a longest common subsequence. Memory goes by the names that
+the user gave, then by the order in which both tapes meet it.
 """
 
 from __future__ import annotations
 
+from bisect import bisect_left
 from collections.abc import Iterator, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
-from difflib import SequenceMatcher
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -31,7 +31,7 @@ from .finding import Finding, Findings
 from .walk_step import EventAccess, accesses, written_names
 
 ROUNDING = 32  # units in the last place of the largest number: the order of a sum is no difference
-LONG = 1000  # events between what both tapes begin and end with: longer ones are not laid side by side
+MATCHES = 1 << 20  # pairs of events between the common ends of two tapes; of more, only the ends lie side by side
 Pair = tuple[int, int]
 
 
@@ -68,14 +68,32 @@ def _keys(tape: Tape, other: Tape) -> tuple[list[Any], list[Any]]:
 
 
 def _common(ours: Sequence[Any], theirs: Sequence[Any]) -> list[Pair]:
-    """The pairs of positions in common, in order; only common ends if the middle is long."""
+    """A longest common subsequence as pairs of positions; only common ends if what lies between is long."""
     most = min(len(ours), len(theirs))
     head = next((k for k in range(most) if ours[k] != theirs[k]), most)
     tail = next((k for k in range(most - head) if ours[-1 - k] != theirs[-1 - k]), most - head)
     n, m = len(ours) - tail, len(theirs) - tail
-    middle = SequenceMatcher(None, ours[head:n], theirs[head:m], autojunk=False) if max(n, m) - head <= LONG else None
-    blocks = [] if middle is None else [(head + a, head + b, size) for a, b, size in middle.get_matching_blocks()]
-    return [(a + k, b + k) for a, b, size in [(0, 0, head), *blocks, (n, m, tail)] for k in range(size)]
+    middle = _longest(ours[head:n], theirs[head:m]) if (n - head) * (m - head) <= MATCHES else []
+    ends = zip(range(n, len(ours)), range(m, len(theirs)), strict=True)
+    return [*((k, k) for k in range(head)), *((head + i, head + j) for i, j in middle), *ends]
+
+
+def _longest(a: Sequence[Any], b: Sequence[Any]) -> list[Pair]:
+    """J. W. Hunt, T. G. Szymanski, A fast algorithm for computing longest common subsequences, CACM 20 (1977)."""
+    places: dict[Any, list[int]] = {}
+    for j, key in enumerate(b):
+        places.setdefault(key, []).append(j)
+    ends: list[int] = []  # by length of a chain: the first place in b where one ends
+    chains: list[Any] = [None]
+    for i, key in enumerate(a):
+        for j in reversed(places.get(key, ())):
+            k = bisect_left(ends, j)
+            ends[k : k + 1], chains[k + 1 : k + 2] = [j], [(chains[k], (i, j))]
+    chain, pairs = chains[-1], []
+    while chain is not None:
+        chain, pair = chain
+        pairs.append(pair)
+    return pairs[::-1]
 
 
 def memories(tape: Tape, other: Tape, pairs: Sequence[Pair]) -> dict[Allocation, Allocation]:
