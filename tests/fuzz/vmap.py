@@ -80,7 +80,7 @@ class Maker:
         return str(self.r.choice(self.names))
 
     def target(self) -> str:
-        found = [n for n in self.names if n != "p" and (n not in "xv" or self.chance(0.3))]
+        found = [n for n in self.names if n not in "xvp"]
         return str(self.r.choice(found)) if found else self.new()
 
     def new(self) -> str:

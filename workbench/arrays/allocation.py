@@ -170,7 +170,8 @@ class Allocation:
         `later`: also when the mapped function is over, and only tapes look at what it held before it stood for one.
         """
         if self.rows is not None and (later or self.rows.batch.open):
-            raise self.rows.refusal()
+            text, instead = "the host looks at an array that stands for a row.", "the same line on what vmap returns"
+            raise self.rows.batch.refusal(text, "The function is called once for all rows: it has no values.", instead)
 
     # ---- writes
 

@@ -15,7 +15,7 @@ from typing import Any
 import numpy as np
 
 from ..arrays import allocation as memory, capture_log
-from ..arrays.allocation import Allocation
+from ..arrays.allocation import Allocation, GradientMemory
 from ..arrays.array import array, array_on, copied, finished, new_array, whole_memory
 from ..arrays.dtypes import itemsize_of
 from ..arrays.host_writes import write_array, write_value, write_values
@@ -31,31 +31,19 @@ from .call_script import CallScript
 
 
 class Rows:
-    """The rows for which an allocation stands: in `memory`, `step` bytes apart, each `shift` bytes further on.
+    """The rows for which an allocation stands: in `memory`, `step` bytes apart, each `shift` bytes further on."""
 
-    given   the bytes of all rows, where they are those of an argument.
-    """
-
-    def __init__(self, batch: Batch, memory: Allocation, step: int, shift: int = 0, given: Span | None = None):
-        self.batch, self.memory, self.step, self.shift, self.given = batch, memory, step, shift, given
+    def __init__(self, batch: Batch, memory: Allocation, step: int, shift: int = 0):
+        self.batch, self.memory, self.step, self.shift = batch, memory, step, shift
         self.made: dict[tuple[Span, Any], array] = {}
 
     def of(self, a: array) -> array:
         """All rows of an array on that allocation, the same object at every asking."""
         if (found := self.made.get((a.span, a.dtype))) is None:
             shape, strides = (self.batch.size, *a.shape), (self.step, *a.strides)
-            found = self.made[a.span, a.dtype] = array_on(
-                self.memory, a.dtype, shape, strides, self.shift + a.span.offset
-            )
+            found = array_on(self.memory, a.dtype, shape, strides, self.shift + a.span.offset)
+            self.made[a.span, a.dtype] = found
         return found
-
-    def refusal(self) -> LaunchError:
-        """The error for looking at one row."""
-        return self.batch.refusal(
-            "the host looks at an array that stands for a row.",
-            "The function is called once for all rows: there is one value for each of them, and none for it.",
-            "a kernel that does it, or the same line on what vmap returns",
-        )
 
 
 class Batch:
@@ -63,10 +51,10 @@ class Batch:
 
     def __init__(self, function: str, size: int):
         self.function, self.size = function, size
-        self.around = capture_log.script()
-        self.tape = memory.recorder()
-        self.first, self.open = memory.next_id(), True
-        self.uses: dict[Allocation, dict[Span, bool]] = {}  # of memory of arguments: the spans in use -> one is written
+        self.around, self.tape = capture_log.script(), memory.recorder()
+        self.arguments = memory.next_id()  # their rows, and what is from outside, have smaller numbers than
+        self.first = self.arguments
+        self.open = True
 
     @property
     def name(self) -> str | None:
@@ -89,27 +77,14 @@ class Batch:
         own.bytes[...] = 0xFF  # NaN, wherever it may get to
         made = array_on(own, a.dtype, a.shape[1:], a.strides[1:], a.span.offset - low)
         finished(made, a.requires_grad, a.retain_grad, None, a.name)
-        own.rows = Rows(self, a.allocation, a.strides[0], low, a.span)
-        self.uses.setdefault(a.allocation, {})
+        own.rows = Rows(self, a.allocation, a.strides[0], low)
         own.rows.made[made.span, a.dtype] = a
+        self.first = memory.next_id()
         return made
 
     def stands(self, a: object) -> bool:
         """True for an array that stands for a row of this call."""
         return isinstance(a, array) and a.allocation.rows is not None and a.allocation.rows.batch is self
-
-    def _use(self, a: object, what: str, written: bool) -> None:
-        """Raises LaunchError [vmap] where one row would see what another has written in an argument."""
-        if not isinstance(a, array):
-            return
-        span = a.allocation.rows.given if self.stands(a) else a.span
-        if span is None or (uses := self.uses.get(span.allocation)) is None:
-            return
-        uses[span] = written = written or uses.get(span, False)
-        for other, changed in uses.items():
-            if (written or changed) and (span.self_overlapping if other == span else other.overlaps(span) is not False):
-                text = f"{what} uses memory of an argument that rows write, and that other rows see."
-                raise self.refusal(text, "In a loop, it would matter which row is first.", "wb.clone(x) as an argument")
 
     def all_rows(self, a: array) -> array:
         """The rows for which an array stands; of one that is the same for all rows a copy for each."""
@@ -123,39 +98,42 @@ class Batch:
 
     def _written(self, a: array, what: str, stored: bool) -> array:
         """The rows of an array that is written for all rows at once. `stored`: what it held is all overwritten."""
+        self.about_to_write(a.allocation, what, a)
         if self.stands(a):
             return a.allocation.rows.of(a)
-        self.about_to_write(a.allocation, what, a)
         own, whole = a.allocation, whole_memory(a)
         if own.exposed or own.is_gradient:
             text = f"{what} writes {a.label}, {'a gradient' if own.is_gradient else 'whose address others have'}."
             raise self.refusal(text, "It would become an array with a row for each call.", "y = wb.zeros_like(...)")
         stored = stored and a.is_contiguous and a.nbytes == own.nbytes
         if stored or (own.blank == own.version and not own.bytes.any()):
-            made = new_array((self.size, *whole.shape), whole.dtype, a.device, zeroed=not stored).allocation
+            made = new_array((self.size, *whole.shape), whole.dtype, a.device, zeroed=not stored)
         else:
-            made = copied(self._repeated(whole)).allocation
-        made.grad_scale = own.grad_scale
-        for marks, of in ((made.required, own.required), (made.retained, own.retained)):
-            for s in of:
-                marks.add(Span(made, s.offset, (self.size, *s.shape), (own.nbytes, *s.strides), s.itemsize))
-        made.note_asked()
-        own.rows = Rows(self, made, own.nbytes)
+            made = copied(self._repeated(whole))
+        finished(made, a.requires_grad, a.retain_grad, None, None)
+        own.rows = Rows(self, made.allocation, own.nbytes)
         if self.tape is None and capture_log.opened is None:  # else something may read what it held
             own.bytes[...] = 0xFF
         return own.rows.of(a)
 
     # ---- as the script of a thread
 
+    def about_to_write(self, memory: Allocation, what: str, a: array | None = None) -> None:
+        """Called before memory is written. Raises LaunchError [vmap] if it is an argument or from outside."""
+        of = memory.of if isinstance(memory, GradientMemory) else memory
+        if of is not None and of.id < self.first:
+            given = of.id > self.arguments
+            name, where = memory if a is None else a.label, "an argument" if given else "made outside of the function"
+            why = "Other rows may lie in its memory, or see it." if given else "All rows would write to it."
+            instead = "wb.clone(x), and that" if given else "y = wb.zeros(...) in the function, and returned"
+            raise self.refusal(f"{what} writes {name}, which is {where}.", why, instead)
+
     def launch(self, command: Command, record_tape: bool, frame: Any) -> bool:
         """Called before a launch: makes it for all rows if an array of it stands for a row. False: it is to go on."""
-        what = f"kernel {command.program.name!r}"
-        written = {k for k, _ in command.plan.writes}
-        for k, a in enumerate(command.flat):
-            self._use(a, what, k in written)
-        if not any(map(self.stands, command.flat)):
-            for k in written:
-                self.about_to_write(command.flat[k].allocation, what, command.flat[k])
+        what, flat = f"kernel {command.program.name!r}", command.flat
+        if not any(map(self.stands, flat)):
+            for k, _ in command.plan.writes:
+                self.about_to_write(flat[k].allocation, what, flat[k])
             return self.around is not None and self.around.launch(command, record_tape, frame)
         if memory.recorder() is not self.tape:
             why = "It is recorded as a whole, of which this function sees one row."
@@ -180,16 +158,13 @@ class Batch:
         names = frozenset(p.name for p, a, b in pairs if a is not b)
         program = of.once(_program, of, of.once(batched, of.function, names))
         made = Command(program, plan(program, (self.size, *dims), flat, None, command.plan.form.checked), flat)
-        if command.declared:
-            made.places, made.declared = list(flat), command.declared
-            for k in command.declared:
-                made.places[k] = command.places[k]
-        return made
+        if not command.declared:
+            return made
+        places = [b if k in command.declared else a for k, (a, b) in enumerate(zip(flat, command.places, strict=True))]
+        return made.declaring(places, command.declared)
 
     def host_write(self, kind: str, dst: Any, src: Any, value: Any, sources: tuple) -> bool:
         """Called before a host write: makes it for all rows if an array of it stands for one. False: it is to go on."""
-        self._use(src, kind, False)
-        self._use(dst, kind, True)
         if not (self.stands(dst) or self.stands(src)):
             self.about_to_write(dst.allocation, kind, dst)
             return self.around is not None and self.around.host_write(kind, dst, src, value, sources)
@@ -202,12 +177,6 @@ class Batch:
             else:
                 write_value(kind, to, value, sources)
         return True
-
-    def about_to_write(self, memory: Allocation, what: str, a: array | None = None) -> None:
-        """Called before memory is written that stands for no row. Raises LaunchError [vmap] if it is from outside."""
-        if memory.id < self.first:
-            text = f"{what} writes {memory if a is None else a.label}, which is made outside of the function."
-            raise self.refusal(text, "All rows would write to it.", "y = wb.zeros(...) in the function, and returned")
 
     def write(self, dst: object, values: Any) -> None:
         """Called before values of the host go to new memory."""
@@ -236,9 +205,9 @@ def vmap(fn: Callable[..., Any], in_axes: int | Sequence[int | None] | None = 0)
 
     `fn` is called once, with arrays that have no values. Raises LaunchError [vmap], which names the line, where that
     would not do: where the host looks at an array of a row (`numpy()`, `x[0]`, a custom op, a gradient), a tape is
-    opened or walked, memory from outside is written, or that of another row; at a grid or an array of four axes; and
-    for arguments whose rows do not fit. An array that `fn` keeps for later holds nothing then. Random numbers are the
-    same in all rows, unless their seed is mapped.
+    opened or walked, an argument or memory from outside is written; at a grid or an array of four axes; and for
+    arguments that do not fit. Random numbers are the same in all rows, unless their seed is mapped. An array that `fn`
+    keeps for later holds nothing then.
 
     Use it for many small programs: environments, initial states, samples, starting points of a search.
 
@@ -263,8 +232,11 @@ def vmap(fn: Callable[..., Any], in_axes: int | Sequence[int | None] | None = 0)
     @functools.wraps(fn)
     def mapped(*args: Any) -> Any:
         axes = list(in_axes) if isinstance(in_axes, Sequence) else [in_axes] * len(args)
-        name = getattr(fn, "__name__", "function")
-        batch = Batch(name, _size(name, args, axes))
+        rows = {len(a) for arg, axis in zip(args, axes, strict=False) if axis is not None for a in arrays_in(arg)}
+        batch = Batch(getattr(fn, "__name__", "function"), max(rows, default=0))
+        if len(axes) != len(args) or any(axis not in (0, None) for axis in axes) or len(rows) != 1:
+            text = f"{len(args)} arguments with in_axes={tuple(axes)}, of {' and '.join(map(str, sorted(rows)))} rows."
+            raise batch.refusal(text, "", "0 or None for each argument, and arrays of one number of rows")
         given = [a if axis is None else with_arrays(a, batch.row) for a, axis in zip(args, axes, strict=True)]
         try:
             with capture_log.following(batch):
@@ -273,18 +245,3 @@ def vmap(fn: Callable[..., Any], in_axes: int | Sequence[int | None] | None = 0)
             batch.open = False
 
     return mapped
-
-
-def _size(name: str, args: Sequence[Any], axes: Sequence[object]) -> int:
-    """The number of rows of the mapped arguments. Raises LaunchError [vmap]."""
-    mapped = [list(arrays_in(a)) for a, axis in zip(args, axes, strict=False) if axis is not None]
-    sizes = {len(a) for arrays in mapped for a in arrays}
-    if len(axes) != len(args) or any(axis not in (0, None) for axis in axes):
-        text, instead = f"{len(args)} arguments, in_axes={tuple(axes)}.", "0 or None for each argument"
-    elif not all(mapped) or not mapped:
-        text, instead = "an argument with in_axes 0 has no array.", "wb.array(...); or in_axes=None for it"
-    elif len(sizes) > 1:
-        text, instead = f"arguments of {' and '.join(map(str, sorted(sizes)))} rows.", "arrays of one length, or None"
-    else:
-        return sizes.pop()
-    raise LaunchError(f"vmap({name}): {text}", slug="vmap", where=memory.caller_where(), instead=f"in_axes: {instead}")

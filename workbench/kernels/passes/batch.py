@@ -45,6 +45,8 @@ class _Batched(Rewrite):
         made = stmt
         if stmt.row is c.TID or stmt.row is c.DIM:
             made = replace(stmt, attr=replace(stmt.attr, axis=stmt.attr.axis + 1))
+        elif stmt.row is c.CALL and stmt.attr is not None:
+            made = replace(stmt, attr=self.custom(stmt, stmt.attr))
         elif not self.rows.isdisjoint(stmt.args):
             made = self.of_rows(stmt, scope)
         super().stmt(made, scope)
@@ -57,8 +59,6 @@ class _Batched(Rewrite):
         if stmt.row is mem.COMPONENTS:
             self.rows.update(stmt.outs)
             return replace(stmt, outs=(Value(mem.COMPONENTS.type(scope.values[stmt.args[0]].type)),))
-        if stmt.row is c.CALL:
-            return replace(stmt, attr=self.custom(stmt, stmt.attr))
         if stmt.row is mem.LOAD or stmt.row.writes:
             row = Value(int32)
             super().stmt(Stmt(c.TID, (), (row,), attr=c.Tid(0)), scope)
