@@ -15,7 +15,7 @@ from typing import Any
 import numpy as np
 
 from ..arrays import allocation as memory, capture_log
-from ..arrays.allocation import Allocation, GradientMemory
+from ..arrays.allocation import Allocation
 from ..arrays.array import array, array_on, copied, finished, new_array, whole_memory
 from ..arrays.dtypes import itemsize_of
 from ..arrays.host_writes import write_array, write_value, write_values
@@ -120,9 +120,8 @@ class Batch:
 
     def about_to_write(self, memory: Allocation, what: str, a: array | None = None) -> None:
         """Called before memory is written. Raises LaunchError [vmap] if it is an argument or from outside."""
-        of = memory.of if isinstance(memory, GradientMemory) else memory
-        if of is not None and of.id < self.first:
-            given = of.id > self.arguments
+        if memory.id < self.first:
+            given = memory.id > self.arguments
             name, where = memory if a is None else a.label, "an argument" if given else "made outside of the function"
             why = "Other rows may lie in its memory, or see it." if given else "All rows would write to it."
             instead = "wb.clone(x), and that" if given else "y = wb.zeros(...) in the function, and returned"
