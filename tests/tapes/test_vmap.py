@@ -487,12 +487,7 @@ def test_what_a_function_keeps_holds_nothing_later():
         return y
 
     wb.vmap(one)(inputs()[0])
-    for a in kept:
-        with pytest.raises(wb.LaunchError, match=r"vmap\(one\)"):
-            a.numpy()
-    out = wb.zeros(4, dtype=F)
-    wb.launch(scaled, 4, [1.0, kept[0], out])
-    assert np.isnan(out.numpy()).all()
+    assert all(np.isnan(a.numpy()).all() for a in kept)
 
 
 # ---- for a GPU

@@ -164,12 +164,9 @@ class Allocation:
                     tape.exposing(self)
             self.exposed = True
 
-    def refuse_rows(self, later: bool = True) -> None:
-        """Raises LaunchError [vmap] if this memory stands for a row, so has no values to look at.
-
-        `later`: also when the mapped function is over, and only tapes look at what it held before it stood for one.
-        """
-        if self.rows is not None and (later or self.rows.batch.open):
+    def refuse_rows(self) -> None:
+        """Raises LaunchError [vmap] if this memory stands for a row in the function that runs: it has no values."""
+        if self.rows is not None and self.rows.batch.open:
             text, instead = "the host looks at an array that stands for a row.", "the same line on what vmap returns"
             raise self.rows.batch.refusal(text, "The function is called once for all rows: it has no values.", instead)
 
@@ -268,7 +265,7 @@ class Allocation:
 
     def gradient(self) -> GradientMemory:
         """The gradient's allocation, created as zeros on first call."""
-        self.refuse_rows(later=False)
+        self.refuse_rows()
         if self.grad is None:
             if self.grad_scale is None:
                 self.grad_scale = 1

@@ -309,7 +309,6 @@ class array(Foreign):
         if any(stays):
             return self._boxed(picked, stays)
         capture_log.refuse("Values are read")
-        self.allocation.refuse_rows()
         place = tuple(r.start for r in picked)
         value = self.data[place]
         value = self._element(on_host(value)[()] if self.device.is_cuda else value)
@@ -391,7 +390,6 @@ install(array, array_operators)
 def read_values(a: array) -> np.ndarray:
     """The values for reading: the memory itself, from a GPU a copy. Refused while a capture is open."""
     capture_log.refuse("Values are read")
-    a.allocation.refuse_rows()
     if isinstance(memory := a.allocation, GradientMemory):
         memory.read_at = next(clock)
     return on_host(a.data)

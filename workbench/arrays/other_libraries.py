@@ -46,7 +46,6 @@ class Foreign(StridedArray, metaclass=_Kind):
         that would have to pass there is refused.
         """
         capture_log.refuse("Values are read")
-        self.allocation.refuse_rows()
         if isinstance(memory := self.allocation, GradientMemory):
             self._say_notes(memory)
             if self.device.is_cpu:

@@ -90,7 +90,7 @@ class StridedArray:
         if memory.gradient_view is not None:
             memory.gradient_view.pull(memory)
         if memory.rows is not None:
-            memory.refuse_rows(later=False)
+            memory.refuse_rows()
         if self._data is None:
             self._data = self.span.view(self.dtype.numpy, inner_shape(self.dtype))
         return self._data

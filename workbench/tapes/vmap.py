@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import functools
 from collections.abc import Callable, Sequence
-from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -21,9 +20,8 @@ from ..arrays.dtypes import itemsize_of
 from ..arrays.host_writes import write_array, write_value, write_values
 from ..arrays.span import Span
 from ..errors import LaunchError
-from ..kernels.ir import Function
-from ..kernels.passes.batch import MOST_AXES, batched
-from ..kernels.program import Kernel, Program
+from ..kernels.passes.batch import MOST_AXES
+from ..kernels.program import Kernel
 from ..launches.command import Command
 from ..launches.plan import plan
 from .call_arguments import arrays_in, with_arrays
@@ -155,7 +153,7 @@ class Batch:
             raise self.refusal(text, "The rows are one more, and there is no fifth.", "a loop over the rows")
         pairs = zip(of.function.params, flat, command.flat, strict=True)
         names = frozenset(p.name for p, a, b in pairs if a is not b)
-        program = of.once(_program, of, of.once(batched, of.function, names))
+        program = of.once(of.batched, names)
         made = Command(program, plan(program, (self.size, *dims), flat, None, command.plan.form.checked), flat)
         if not command.declared:
             return made
@@ -181,14 +179,6 @@ class Batch:
         """Called before values of the host go to new memory."""
         if self.around is not None:
             self.around.write(dst, values)
-
-
-def _program(of: Program, function: Function) -> Program:
-    """A batched program. It is no reading of the kernel, whose own parameters it has one axis more than."""
-    made = of.with_function(function)
-    made.leaves = tuple(replace(leaf, type=p.type) for leaf, p in zip(of.leaves, function.params, strict=True))
-    made.kernel = None
-    return made
 
 
 def vmap(fn: Callable[..., Any], in_axes: int | Sequence[int | None] | None = 0) -> Callable[..., Any]:
