@@ -50,14 +50,9 @@ class Batch:
     def __init__(self, function: str, size: int):
         self.function, self.size = function, size
         self.around, self.tape = capture_log.script(), memory.recorder()
-        self.arguments = memory.next_id()  # their rows, and what is from outside, have smaller numbers than
-        self.first = self.arguments
-        self.open = True
-
-    @property
-    def name(self) -> str | None:
-        """The name of the jit function in which it is called; None where it is in none."""
-        return getattr(self.around, "name", None)
+        self.name = getattr(self.around, "name", None)  # of the jit function around, in messages
+        self.write = getattr(self.around, "write", lambda *_: None)  # to new memory, of what is the same for all rows
+        self.first, self.open = memory.next_id(), True  # what is from outside has smaller numbers than the first
 
     def refusal(self, text: str, why: str, instead: str) -> LaunchError:
         where = memory.caller_where()
@@ -117,13 +112,11 @@ class Batch:
     # ---- as the script of a thread
 
     def about_to_write(self, memory: Allocation, what: str, a: array | None = None) -> None:
-        """Called before memory is written. Raises LaunchError [vmap] if it is an argument or from outside."""
+        """Called before memory is written. Raises LaunchError [vmap] if it is from outside, or of an argument."""
         if memory.id < self.first:
-            given = memory.id > self.arguments
-            name, where = memory if a is None else a.label, "an argument" if given else "made outside of the function"
-            why = "Other rows may lie in its memory, or see it." if given else "All rows would write to it."
-            instead = "wb.clone(x), and that" if given else "y = wb.zeros(...) in the function, and returned"
-            raise self.refusal(f"{what} writes {name}, which is {where}.", why, instead)
+            text = f"{what} writes {memory if a is None else a.label}, which is not made in the function."
+            instead = "wb.clone(x) or wb.zeros(...) in the function, and that returned"
+            raise self.refusal(text, "All rows would write to it, or see what one has written.", instead)
 
     def launch(self, command: Command, record_tape: bool, frame: Any) -> bool:
         """Called before a launch: makes it for all rows if an array of it stands for a row. False: it is to go on."""
@@ -175,11 +168,6 @@ class Batch:
                 write_value(kind, to, value, sources)
         return True
 
-    def write(self, dst: object, values: Any) -> None:
-        """Called before values of the host go to new memory."""
-        if self.around is not None:
-            self.around.write(dst, values)
-
 
 def vmap(fn: Callable[..., Any], in_axes: int | Sequence[int | None] | None = 0) -> Callable[..., Any]:
     """`fn` over the rows of its arguments, as `jax.vmap`: what it launches for one row is launched once for all.
@@ -187,16 +175,16 @@ def vmap(fn: Callable[..., Any], in_axes: int | Sequence[int | None] | None = 0)
     fn       takes arrays, launches kernels, returns arrays (or a tuple, list, dict or struct of arrays, or None).
     in_axes  for each argument, or for all: 0 maps over the rows of the arrays in it (in tuples, lists, dicts and
              structs too), None hands it to every row as it is.
-    Returned is a function of arrays of shape (n, *shape), which returns such arrays; a row of an array of numbers is an
-    array of one element. What `fn` returns unchanged for all rows is repeated. Values and gradients are those of a loop
-    over the rows, to the last bit where the kernels have one order; the gradient by a shared argument is the sum over
-    the rows. Each launch is an ordinary one with a grid of one axis more, on whatever tape, capture or jit is open.
+    Returned is a function of arrays of shape (n, *shape), which returns such arrays; a row of an array of one axis is
+    an array of one element. What is the same for all rows is repeated. Values and gradients are those of a loop over
+    the rows, to the last bit where the kernels have one order; by a shared argument the gradient is their sum over the
+    rows.
+    Each launch is an ordinary one with a grid of one axis more, on whatever tape, capture or jit is open.
 
-    `fn` is called once, with arrays that have no values. Raises LaunchError [vmap], which names the line, where that
-    would not do: where the host looks at an array of a row (`numpy()`, `x[0]`, a custom op, a gradient), a tape is
-    opened or walked, an argument or memory from outside is written; at a grid or an array of four axes; and for
-    arguments that do not fit. Random numbers are the same in all rows, unless their seed is mapped. An array that `fn`
-    keeps for later holds nothing then.
+    `fn` is called once, with arrays that have no values, nor have they later. Raises LaunchError [vmap], which names
+    the line: where the host looks at an array of a row (`numpy()`, `x[0]`, a custom op, a gradient), a tape is opened
+    or walked, an argument or memory from outside is written; at a grid or an array of four axes; for arguments that do
+    not fit. Random numbers are the same in all rows, unless their seed is mapped.
 
     Use it for many small programs: environments, initial states, samples, starting points of a search.
 
