@@ -95,8 +95,7 @@ class Launch:
         """Launch on the present contents of the copies; `record`: by the open tape."""
         flat = [self._number(k) if k in self.declared else a for k, a in enumerate(self.flat)]
         command = Command(self.program, plan(self.program, self.dims, flat, None), flat)
-        command.places, command.declared = list(self.flat), self.declared
-        command.launch(record)
+        command.declaring(list(self.flat), self.declared).launch(record)
 
     def _number(self, k: int) -> Any:
         value = read_values(self.flat[k])[0]

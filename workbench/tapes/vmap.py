@@ -177,8 +177,7 @@ def vmap(fn: Callable[..., Any], in_axes: int | Sequence[int | None] | None = 0)
              structs too), None hands it to every row as it is.
     Returned is a function of arrays of shape (n, *shape), which returns such arrays; a row of an array of one axis is
     an array of one element. What is the same for all rows is repeated. Values and gradients are those of a loop over
-    the rows, to the last bit where the kernels have one order; by a shared argument the gradient is their sum over the
-    rows.
+    the rows, to the last bit where the kernels have one order; by a shared argument the gradient is the sum of theirs.
     Each launch is an ordinary one with a grid of one axis more, on whatever tape, capture or jit is open.
 
     `fn` is called once, with arrays that have no values, nor have they later. Raises LaunchError [vmap], which names
