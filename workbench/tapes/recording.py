@@ -438,7 +438,6 @@ class Recording:
         >>> x.grad.numpy().round(4)
         array([ 0.5403, -0.4161], dtype=float32)
         """
-        capture_log.refuse_mapped("record_func() is called.")
         if forward is None:
             capture_log.refuse("record_func() of a step that is over", f"{_CALL[:-1]}, forward=step)   which does it")
         _check_callback(backward, arrays, only_read)
@@ -513,7 +512,8 @@ def _do(forward: Callable[[], None], touched: list[Allocation]) -> None:
 
 
 def _check_callback(backward: Any, arrays: Any, only_read: Any) -> None:
-    """Raise LaunchError [record-func] for a callback that would fail in the walk."""
+    """Raise LaunchError [record-func] for a callback that would fail in the walk, [vmap] in a mapped function."""
+    capture_log.refuse_mapped("record_func() is called.")
     instead, odd = _CALL, ""
     if not callable(backward):
         odd = f"takes a function first, not {type(backward).__name__}"
