@@ -176,8 +176,7 @@ def refuse(what: str, instead: str = "the same line after the `with wb.capture()
 def refuse_mapped(what: str) -> None:
     """Raises LaunchError [vmap] in a function that `vmap` calls once for all rows."""
     if (refusal := getattr(script(), "refusal", None)) is not None:
-        why = "A loop over the rows would do it once for each, and the function is called once for all."
-        raise refusal(what, why, "that step around vmap")
+        raise refusal(what, "The function is called once for all rows.", "that step around vmap")
 
 
 @contextmanager

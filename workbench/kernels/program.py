@@ -122,8 +122,7 @@ class Program:
         )
 
     def batched(self, names: frozenset[str]) -> Program:
-        """The program over a grid of one axis more, as have the arrays in `names` (`passes.batch`). No reading of a
-        kernel."""
+        """The program, not a reading of its kernel, over a grid of one axis more, as have the arrays in `names`."""
         made = self.with_function(batch.batched(self.function, names))
         pairs = zip(self.leaves, made.function.params, strict=True)
         made.leaves, made.kernel = tuple(replace(leaf, type=p.type) for leaf, p in pairs), None

@@ -280,7 +280,13 @@ class Capture:
         finally:
             capture_log.stop()
             if notes is not None and notes.before is not None:
-                _undo(notes, self.graph)
+                with allocation.LOCK:  # memory is as it was before the block
+                    before, notes.before = notes.before, None  # the graph keeps the notes, and needs none of it
+                    while before:
+                        a, state = before.popitem()
+                        a.put_back(state)
+                    if self.graph is not None:
+                        self.graph.wait()
 
     def replay(self) -> None:
         """Run the steps of the block again. Raises LaunchError [capture], and what a launch raises."""
@@ -290,17 +296,6 @@ class Capture:
         self.graph.replay()
 
     launch = replay
-
-
-def _undo(notes: capture_log.CaptureRecorder, graph: Graph | None) -> None:
-    """Restore memory to its snapshots from before the block."""
-    with allocation.LOCK:
-        before, notes.before = notes.before or {}, None  # the graph keeps the notes, and needs none of it
-        while before:
-            a, state = before.popitem()
-            a.put_back(state)
-        if graph is not None:
-            graph.wait()
 
 
 def _zero_again(notes: capture_log.CaptureRecorder) -> None:

@@ -20,7 +20,10 @@ from ..arrays.dtypes import itemsize_of
 from ..arrays.host_writes import write_array, write_value, write_values
 from ..arrays.span import Span
 from ..errors import LaunchError
+from ..kernels.ir import root, walk
+from ..kernels.ops.memory import STORE
 from ..kernels.passes.batch import MOST_AXES
+from ..kernels.passes.simplify import forward
 from ..kernels.program import Kernel
 from ..launches.command import Command
 from ..launches.plan import plan
@@ -137,9 +140,11 @@ class Batch:
     def _batched(self, command: Command, what: str) -> Command:
         """The launch for all rows."""
         of, dims, flat = command.program, command.plan.form.dims, list(command.flat)
-        read, stores = dict(command.plan.reads), dict(command.plan.stores)
+        ahead, stores = of.once(forward, of.function, command.plan.changing), dict(command.plan.stores)
+        read = {root(s.args[0]).name for s in walk(ahead.body) if s.row.touches and s.row is not STORE}
         for k, _ in command.plan.writes:
-            flat[k] = self._written(flat[k], what, k not in read and stores.get(k, ()) is None)
+            stored = stores.get(k, ()) is None and of.function.params[k].name not in read
+            flat[k] = self._written(flat[k], what, stored)
         flat = [a.allocation.rows.of(a) if self.stands(a) else a for a in flat]
         if len(dims) >= MOST_AXES or any(isinstance(a, array) and a.ndim > MOST_AXES for a in flat):
             text = f"{what} has a grid or an array of {MOST_AXES} axes."
