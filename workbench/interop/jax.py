@@ -96,7 +96,7 @@ def to_jax(warp_array: array, copy: bool = True) -> jax.Array:
     if isinstance(a.dtype, Struct):
         raise LaunchError(f"{a.dtype} has no JAX dtype", slug="dtype", instead="one field of it: to_jax(a.field(name))")
     check_width(a.dtype)
-    if not a.is_gradient and differentiable(a.dtype) and (source := source_of(a.span, a.label)) is not None:
+    if not a.is_gradient and differentiable(a.dtype) and (source := source_of(a.span, a)) is not None:
         refuse_leaving((source,), "JAX", _WAY_OUT.format(f"wb.to_jax(wb.detach({a.label}))"))
     if copy:
         return jax.numpy.asarray(np.array(read_values(a)))

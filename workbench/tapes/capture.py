@@ -275,7 +275,11 @@ class Capture:
         try:
             if kind is None and notes is not None:
                 _zero_again(notes)
-                _check_fixed(notes)
+                for name in (name for a, name in notes.fixed.items() if a in notes.written):
+                    text = f"Kernel {name!r}: its indices are computed inside the capture."
+                    why = "Whether two of its threads meet has to be looked at each time, and a replay does not."
+                    instead = "that launch before `with wb.capture()`, or wb.config.race_guard = False"
+                    raise LaunchError(text, slug="capture", why=why, instead=instead)
                 self.graph = Graph(notes)
         finally:
             capture_log.stop()
@@ -318,15 +322,6 @@ def _zero_again(notes: capture_log.CaptureRecorder) -> None:
         for grad in grads:
             notes.cleared.add(grad)
             notes.written.setdefault(grad, {})[grad.span()] = "tape.zero()"
-
-
-def _check_fixed(notes: capture_log.CaptureRecorder) -> None:
-    for a, name in notes.fixed.items():
-        if a in notes.written:
-            text = f"Kernel {name!r}: its indices are computed inside the capture."
-            why = "Whether two of its threads meet has to be looked at each time, and a replay does not."
-            instead = "that launch before `with wb.capture()`, or wb.config.race_guard = False"
-            raise LaunchError(text, slug="capture", why=why, instead=instead)
 
 
 def capture() -> Capture:
