@@ -106,6 +106,7 @@ if _TYPE_CHECKING:
     from .tapes.checkpoint import checkpoint
     from .tapes.jit import jit
     from .tapes.jvp import jvp
+    from .tapes.vmap import vmap
 
 bool = types.bool_
 Scalar, Function, ref = types.AnyScalar, _Func, _Reference()
@@ -156,6 +157,7 @@ for _room, _names in {
     "tapes.custom_op": "custom_op",
     "tapes.jit": "jit",
     "tapes.jvp": "jvp",
+    "tapes.vmap": "vmap",
     "geometry.hash_grid": "HashGrid HashGridQuery hash_grid_query hash_grid_query_next hash_grid_point_id",
     "geometry.roots": "first_root",
     "geometry.search": "lower_bound poisson sample_cdf",

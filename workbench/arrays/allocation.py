@@ -101,6 +101,7 @@ class Allocation:
 
     is_gradient = False
     gradient_view: Any = None  # only gradient memory has one
+    rows: Any = None  # of memory that stands for a row in `vmap`: where the rows are
 
     def __init__(self, owner: object, address: int, nbytes: int, device: Device, exposed: bool):
         self.id = next(_ids)
@@ -152,8 +153,9 @@ class Allocation:
         return np.ndarray(shape, dtype, self.bytes, offset, strides)
 
     def expose(self) -> None:
-        """Call before giving the raw address away: tells watching tapes, once. Raises LaunchError [capture]."""
+        """Call before giving the raw address away: tells watching tapes, once. Raises LaunchError [capture], [vmap]."""
         capture_log.refuse("Memory is shown to others")
+        self.refuse_rows()
         if self.exposed:
             return
         with LOCK:
@@ -161,6 +163,12 @@ class Allocation:
                 if (tape := ref()) is not None:
                     tape.exposing(self)
             self.exposed = True
+
+    def refuse_rows(self) -> None:
+        """Raises LaunchError [vmap] if this memory stands for a row in the function that runs: it has no values."""
+        if self.rows is not None and self.rows.batch.open:
+            text, instead = "the host looks at an array that stands for a row.", "the same line on what vmap returns"
+            raise self.rows.batch.refusal(text, "The function is called once for all rows: it has no values.", instead)
 
     # ---- writes
 
@@ -177,6 +185,8 @@ class Allocation:
 
         Every other watching tape is told (it may keep the old bytes, or raise to refuse the write).
         """
+        if (script := capture_log.script()) is not None:
+            script.about_to_write(self, what)
         if capture_log.opened is not None:
             self.about_to_be_noted()
         for ref in self.watchers:
@@ -255,6 +265,7 @@ class Allocation:
 
     def gradient(self) -> GradientMemory:
         """The gradient's allocation, created as zeros on first call."""
+        self.refuse_rows()
         if self.grad is None:
             if self.grad_scale is None:
                 self.grad_scale = 1
@@ -604,6 +615,8 @@ def host_write(
     kind: str, dst: Placed, src: Placed | None, value: object, perform: Callable[[], None], sources: tuple = ()
 ) -> None:
     """Write to the array `dst` from the host: as an event of the recording tape, else announced to watching tapes."""
+    if (script := capture_log.script()) is not None and script.host_write(kind, dst, src, value, sources):
+        return
     with LOCK:
         if (notes := capture_log.active_capture()) is not None:
             for a in (dst,) if src is None else (dst, src):

@@ -97,7 +97,7 @@ opened: CaptureRecorder | None = None  # in whatever thread; `active_capture()` 
 
 
 class _Told(threading.local):
-    """By thread the `tapes.call_script.CallScript` that is told of its launches and writes."""
+    """By thread the `tapes.call_script.CallScript` or `tapes.vmap.Batch` that is told of its launches and writes."""
 
     script: Any = None
 
@@ -105,9 +105,14 @@ class _Told(threading.local):
 _told = _Told()
 
 
-def follow(script: object) -> None:
-    """Tell a script of what this thread launches and writes from now on; None: tell nobody."""
-    _told.script = script
+@contextmanager
+def following(script: object) -> Iterator[None]:
+    """Context in which a script is told of what this thread launches and writes; None: nobody is."""
+    before, _told.script = _told.script, script
+    try:
+        yield
+    finally:
+        _told.script = before
 
 
 def script() -> Any:
@@ -160,12 +165,18 @@ def stop() -> None:
 def refuse(what: str, instead: str = "the same line after the `with wb.capture()` block") -> None:
     """Raises LaunchError [capture] if a capture is open in this thread."""
     if active_capture() is not None:
-        jit = script()
-        text = f"{what} inside {'wb.capture()' if jit is None else f'@wb.jit {jit.name}'}."
+        jit = getattr(script(), "name", None)
+        text = f"{what} inside {'wb.capture()' if jit is None else f'@wb.jit {jit}'}."
         if jit is not None and "wb.capture()" in instead:
             instead = "the same line outside of the function, or @wb.jit(off=True)"
         why = "A replay repeats launches, host writes and backward(), not what Python does between them."
         raise LaunchError(text, slug="capture", why=why, instead=instead)
+
+
+def refuse_mapped(what: str) -> None:
+    """Raises LaunchError [vmap] in a function that `vmap` calls once for all rows."""
+    if (refusal := getattr(script(), "refusal", None)) is not None:
+        raise refusal(what, "The function is called once for all rows.", "that step around vmap")
 
 
 @contextmanager

@@ -32,6 +32,7 @@ def parted(a: P, memo: dict[Any, Any]) -> P:
 
 def duplicate(a: Allocation, memo: dict[Any, Any]) -> Allocation:
     """A copy of an allocation with its bytes, marks and gradient; one copy for each `memo`."""
+    a.refuse_rows()
     key = _MEMORY, id(a)
     if key not in memo:
         with LOCK:

@@ -382,7 +382,7 @@ def sources_of(value: object) -> tuple[HostRead, ...]:
         return united(map(sources_of, value))
     if isinstance(value, Instance):
         return united(map(sources_of, vars(value).values()))
-    if isinstance(value, StridedArray) and (found := source_of(value.span, value.label)) is not None:
+    if isinstance(value, StridedArray) and (found := source_of(value.span, value)) is not None:
         return (found,)
     known = getattr(value, "sources", ())  # a tensor's
     return known if isinstance(known, tuple) else ()

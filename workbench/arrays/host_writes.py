@@ -68,7 +68,7 @@ def write_values(dst: StridedArray, values: np.ndarray, sources: tuple = ()) -> 
     """dst = host values of shape `(*shape, *components)`. `sources`: the readings they were made from."""
     # an event keeps them, and the caller may go on writing to his array, which may be this very memory
     noted = recorder() is not None or capture_log.active_capture() is not None
-    if noted or (dst.device.is_cpu and np.may_share_memory(values, dst.data)):
+    if noted or (dst.device.is_cpu and np.may_share_memory(values, dst.allocation.bytes)):
         values = values.copy()
 
     host_write("assign", dst, None, values, lambda: put(dst, values), sources)

@@ -76,7 +76,7 @@ class Foreign(StridedArray, metaclass=_Kind):
         unpublished = isinstance(memory := self.allocation, GradientMemory) and memory.publisher[1] is None
         if not self._differentiable or unpublished:
             return value
-        source = source_of((self if cell is None else cell).span, self.label)
+        source = source_of((self if cell is None else cell).span, self)
         return value if source is None else carrying(value, (source,), cell)
 
     def __array__(self, dtype: np.typing.DTypeLike | None = None, copy: bool | None = None) -> np.ndarray:

@@ -81,8 +81,11 @@ class StridedArray:
     @property
     def data(self) -> Any:
         """The bytes as a strided NumPy (CuPy) array of shape `(*shape, *components)`. For internal reading."""
-        if self.allocation.gradient_view is not None:
-            self.allocation.gradient_view.pull(self.allocation)
+        memory = self.allocation
+        if memory.gradient_view is not None:
+            memory.gradient_view.pull(memory)
+        if memory.rows is not None:
+            memory.refuse_rows()
         if self._data is None:
             self._data = self.span.view(self.dtype.numpy, inner_shape(self.dtype))
         return self._data

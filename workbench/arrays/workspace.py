@@ -188,9 +188,14 @@ def add_into(view: XpArray, values: XpArray, span: Span) -> None:
 def _add_into(view: XpArray, values: XpArray, span: Span) -> None:
     if not span.self_overlapping:
         view += values
-        return
-    for at in np.ndindex(span.shape):
-        view[at] += values[at]
+    elif 0 in span.strides:  # what is seen again and again along an axis gets a sum
+        k, axes = span.strides.index(0), (slice(None),) * span.strides.index(0)
+        shape, strides = ((*t[:k], one, *t[k + 1 :]) for t, one in ((span.shape, 1), (span.strides, 1)))
+        once = Span(span.allocation, span.offset, shape, strides, span.itemsize)
+        _add_into(view[(*axes, slice(0, 1))], values.sum(k, keepdims=True), once)
+    else:
+        for at in np.ndindex(span.shape):
+            view[at] += values[at]
 
 
 def accumulate(grad: Allocation, shadow: Shadow, dtype: ElementType) -> None:

@@ -18,20 +18,8 @@ from .walk_step import WalkObserver, WalkStep
 
 LAUNCHES, THREADS = 64, 4  # looked at, spread evenly
 DEAD = 1e-2  # a slope below this
-_SATURATE = (
-    *(scalar.TANH, scalar.EXP, scalar.ERF, scalar.ERFC, scalar.ATAN),
-    *(
-        scalar.DIV,
-        scalar.CLAMP,
-        scalar.FLOOR,
-        scalar.CEIL,
-        scalar.TRUNC,
-        scalar.ROUND,
-        scalar.RINT,
-        scalar.SIGN,
-        scalar.STEP,
-    ),
-)
+_NAMES = "TANH EXP ERF ERFC ATAN DIV CLAMP FLOOR CEIL TRUNC ROUND RINT SIGN STEP"
+_SATURATE = tuple(getattr(scalar, name) for name in _NAMES.split())
 
 
 @dataclass(frozen=True)

@@ -82,7 +82,9 @@ class Holdings:
 def holdings(tape: Tape) -> Holdings:
     """The memory that the tape holds now, and that a walk of it takes."""
     names = _names(tape)
-    return Holdings([*_kept(tape, names), *_checkpoints(tape), *_of_arrays(tape, names)])
+    loops, why = [e for e in tape.events if e.loop is not None], "steps run again from here"
+    states = [Holding("checkpoint", e.loop.nbytes, "its state", f"{e.label} at {e.where}", why) for e in loops]
+    return Holdings([*_kept(tape, names), *states, *_of_arrays(tape, names)])
 
 
 def _kept(tape: Tape, names: Names) -> list[Holding]:
@@ -99,14 +101,6 @@ def _kept(tape: Tape, names: Names) -> list[Holding]:
         line = f" at {where}" if where else ""
         found.append(Holding("kept", sum(sizes), of, f"{label}{times}{line}", f"overwritten here; {reason}"))
     return sorted(found, key=lambda r: -r.nbytes)
-
-
-def _checkpoints(tape: Tape) -> list[Holding]:
-    return [
-        Holding("checkpoint", e.loop.nbytes, "its state", f"{e.label} at {e.where}", "steps run again from here")
-        for e in tape.events
-        if e.loop is not None
-    ]
 
 
 def _of_arrays(tape: Tape, names: Names) -> list[Holding]:

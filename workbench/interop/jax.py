@@ -29,7 +29,7 @@ from ..kernels.program import Kernel
 from ..kernels.reading.declare import parameters, resolve
 from ..kernels.types import Array, Composite, Scalar, Struct, Type, scalar_of
 from ..launches.launch import launch
-from ..launches.plan import grid
+from ..launches.plan import grid as grid_of
 from .dlpack import Constant, guard, share
 from .jax_primitives import HostCall, called
 from .pure_calls import Dims, Extent, GridLike, OutputsLike, arrived, check_writes, form, refuse_leaving
@@ -97,7 +97,7 @@ def to_jax(warp_array: array, copy: bool = True) -> jax.Array:
     if isinstance(a.dtype, Struct):
         raise LaunchError(f"{a.dtype} has no JAX dtype", slug="dtype", instead="one field of it: to_jax(a.field(name))")
     check_width(a.dtype)
-    if not a.is_gradient and differentiable(a.dtype) and (source := source_of(a.span, a.label)) is not None:
+    if not a.is_gradient and differentiable(a.dtype) and (source := source_of(a.span, a)) is not None:
         refuse_leaving((source,), "JAX", _WAY_OUT.format(f"wb.to_jax(wb.detach({a.label}))"))
     if copy:
         return jax.numpy.asarray(np.array(read_values(a)))
@@ -191,7 +191,7 @@ class JaxFunction:
     def __init__(self, kernel: Kernel, dim: GridLike, outputs: OutputsLike):
         self.kernel, self.dim, self.outputs = kernel, dim, outputs
         self.__name__, self.__doc__ = kernel.__name__, kernel.__doc__
-        self._calls: dict[int, KernelCall] = {}  # by the number of arguments
+        self._calls: dict[int, JaxCall] = {}  # by the number of arguments
 
     def __repr__(self) -> str:
         return f"<JAX function of {self.kernel!r}>"
@@ -204,7 +204,7 @@ class JaxFunction:
         dims, shapes = form(program, given if count <= len(params) else args, self.dim, self.outputs, dtype_of)
         check_writes(program, count, "A JAX array never changes.")
         if count not in self._calls:
-            self._calls[count] = KernelCall("jax_kernel", self.kernel, len(params) - count, (), None)
+            self._calls[count] = JaxCall("jax_kernel", self.kernel, len(params) - count)
         made = self._calls[count]._call(given, Form(dims, tuple(shapes), ()))
         return tuple(made) if isinstance(made, list) else made
 
@@ -274,25 +274,72 @@ class Form(NamedTuple):
 
 
 class JaxCall:
-    """A function on arrays that JAX can call, jit and differentiate. Made by `jax_kernel` and `jax_callable`."""
+    """A kernel, or a Python function that launches some, that JAX can call, jit and differentiate.
 
-    def __init__(self, what: str, fn: Any, num_outputs: int, in_out: Iterable[str], output_dims: OutputDims):
-        self.what, self.fn, self.output_dims = f"{what} of {fn.__name__!r}", fn, output_dims
+    Made by `jax_kernel` and `jax_callable`. To a Python function numbers are static.
+    """
+
+    where: Where | None = None
+
+    def __init__(
+        self,
+        what: str,
+        fn: Any,
+        num_outputs: int,
+        in_out: Iterable[str] | None = None,
+        output_dims: OutputDims = None,
+        launch_dims: Extent | None = None,
+    ):
+        self.what, self.fn, self.output_dims, self.launch_dims = (
+            f"{what} of {fn.__name__!r}",
+            fn,
+            output_dims,
+            launch_dims,
+        )
         self.__name__, self.__doc__ = fn.__name__, fn.__doc__
-        self.num_outputs, self.in_out = num_outputs, tuple(in_out)
+        self.num_outputs, self.in_out = num_outputs, tuple(in_out or ())
 
     def __repr__(self) -> str:
         return f"<{self.what} for JAX>"
 
-    # ---- what kernels and functions differ in
-
-    where: Where | None = None
+    def __call__(self, *args: Any, output_dims: OutputDims = None, vmap_method: object = None, **grid: Any) -> Any:
+        """The outputs for these inputs, of a kernel over `launch_dims`. Raises LaunchError [function], [dtype]."""
+        if len(args) != self.split:
+            wanted = ", ".join(name for name, _ in self.params[: self.split])
+            why = "The other parameters are outputs."
+            raise self._refuse(f"{len(args)} arguments for its inputs ({wanted}).", why=why)
+        seen = self._arrays()
+        static = [(k, self._static(k, arg)) for k, arg in enumerate(args) if k not in seen]
+        given = tuple(argument(self.what, self.where, self.params[k], args[k]) for k in seen)
+        dims = None
+        if isinstance(self.fn, Kernel):
+            launch_dims = grid.pop("launch_dims", None)
+            launch_dims = self.launch_dims if launch_dims is None else launch_dims
+            dims = self._outer(given) if launch_dims is None else grid_of(self.fn.__name__, launch_dims)
+        if grid:
+            raise TypeError(f"{self.what} takes no {min(grid)!r}")
+        default = self.output_dims if output_dims is None else output_dims
+        shapes = self._shapes(default, lambda: self._outer(args) if dims is None else dims)
+        return self._call(given, Form(dims, shapes, tuple(static)))
 
     def _read(self) -> list[tuple[str, Type]]:
-        raise NotImplementedError
+        if isinstance(self.fn, Kernel):
+            program = self.fn.program()
+            self.where = program.function.where
+            return list(program.params)
+        code = self.fn.__code__
+        self.where = Where(code.co_filename, code.co_firstlineno, 0)
+        resolve(self.fn, {})
+        return list(zip(inspect.signature(self.fn).parameters, parameters(self.fn), strict=True))
 
-    def _run(self, form: Form, arguments: list[Any]) -> None:
-        raise NotImplementedError
+    def _static(self, k: int, arg: Any) -> Any:
+        if isinstance(arg, Tracer):
+            raise self._refuse(
+                f"the number {self.params[k][0]!r} is traced.",
+                "static_argnames of jax.jit, or an array of one element",
+                "The function is called with numbers of Python, which have no gradient.",
+            )
+        return arg.item() if hasattr(arg, "item") else arg
 
     # ---- parameters and shapes
 
@@ -359,7 +406,8 @@ class JaxCall:
 
     def _arrays(self) -> list[int]:
         """The positions of the arguments that JAX sees: all inputs but static numbers."""
-        return list(range(self.split))
+        seen = range(self.split)
+        return [k for k in seen if isinstance(self.fn, Kernel) or isinstance(self.params[k][1], Array)]
 
     def _changed(self) -> list[int]:
         """The positions of the inputs that are outputs too."""
@@ -376,75 +424,12 @@ class JaxCall:
                 copy(given[k], source)
             rest = zip(self.params[self.split :], form.outputs, strict=True)
             made = [zeros(shape, type.dtype) for (_, type), shape in rest if isinstance(type, Array)]
-            self._run(form, [*(given[k] for k in range(self.split)), *made])
+            arguments = [*(given[k] for k in range(self.split)), *made]
+            if form.grid is None:
+                self.fn(*arguments)
+            else:
+                launch(self.fn, form.grid, arguments, device="cpu")
         return leaves, [*(given[k] for k in self._changed()), *made]
-
-
-class KernelCall(JaxCall):
-    """A kernel as a function of JAX. Made by `jax_kernel`."""
-
-    launch_dims: Extent | None = None
-
-    def _read(self) -> list[tuple[str, Type]]:
-        program = self.fn.program()
-        self.where = program.function.where
-        return list(program.params)
-
-    def _run(self, form: Form, arguments: list[Any]) -> None:
-        assert form.grid is not None
-        launch(self.fn, form.grid, arguments, device="cpu")
-
-    def __call__(
-        self, *args: Any, output_dims: OutputDims = None, launch_dims: Extent | None = None, vmap_method: object = None
-    ) -> Any:
-        """The outputs for these inputs. Raises LaunchError [function], [dtype] for what does not fit."""
-        _check_count(self, args)
-        program = self.fn.program()
-        given = tuple(argument(self.what, self.where, p, a) for p, a in zip(self.params, args, strict=False))
-        launch_dims = self.launch_dims if launch_dims is None else launch_dims
-        dims = self._outer(given) if launch_dims is None else grid(program.name, launch_dims)
-        shapes = self._shapes(self.output_dims if output_dims is None else output_dims, lambda: dims)
-        return self._call(given, Form(dims, shapes, ()))
-
-
-class FunctionCall(JaxCall):
-    """A Python function that launches kernels, as a function of JAX. Made by `jax_callable`."""
-
-    def _read(self) -> list[tuple[str, Type]]:
-        code = self.fn.__code__
-        self.where = Where(code.co_filename, code.co_firstlineno, 0)
-        resolve(self.fn, {})
-        return list(zip(inspect.signature(self.fn).parameters, parameters(self.fn), strict=True))
-
-    def _run(self, form: Form, arguments: list[Any]) -> None:
-        self.fn(*arguments)
-
-    def _arrays(self) -> list[int]:
-        return [k for k in range(self.split) if isinstance(self.params[k][1], Array)]
-
-    def __call__(self, *args: Any, output_dims: OutputDims = None, vmap_method: object = None) -> Any:
-        """The outputs for these inputs. Raises LaunchError [function], [dtype] for what does not fit."""
-        _check_count(self, args)
-        arrays = self._arrays()
-        static = []
-        for k, (name, _) in enumerate(self.params[: self.split]):
-            if k not in arrays:
-                if isinstance(args[k], Tracer):
-                    raise self._refuse(
-                        f"the number {name!r} is traced.",
-                        "static_argnames of jax.jit, or an array of one element",
-                        "The function is called with numbers of Python, which have no gradient.",
-                    )
-                static.append((k, args[k].item() if hasattr(args[k], "item") else args[k]))
-        given = tuple(argument(self.what, self.where, self.params[k], args[k]) for k in arrays)
-        shapes = self._shapes(self.output_dims if output_dims is None else output_dims, lambda: self._outer(args))
-        return self._call(given, Form(None, shapes, tuple(static)))
-
-
-def _check_count(call: JaxCall, args: tuple) -> None:
-    if len(args) != call.split:
-        wanted = ", ".join(name for name, _ in call.params[: call.split])
-        raise call._refuse(f"{len(args)} arguments for its inputs ({wanted}).", why="The other parameters are outputs.")
 
 
 def check_side_effects(what: str, has_side_effect: bool) -> None:
@@ -491,9 +476,7 @@ def jax_kernel(
     Array([0., 2., 4.], dtype=float32)
     """
     check_side_effects("jax_kernel", has_side_effect)
-    made = KernelCall("jax_kernel", kernel, num_outputs, in_out_argnames or (), output_dims)
-    made.launch_dims = launch_dims
-    return made
+    return JaxCall("jax_kernel", kernel, num_outputs, in_out_argnames, output_dims, launch_dims)
 
 
 def jax_callable(
@@ -535,4 +518,4 @@ def jax_callable(
         text = "jax_callable(..., stage_in_argnames=...)."
         why = "In Warp the other arrays keep the values of the first call."
         raise LaunchError(text, slug="launch-keyword", why=why, instead="wb.jax_callable(f)")
-    return FunctionCall("jax_callable", func, num_outputs, in_out_argnames or (), output_dims)
+    return JaxCall("jax_callable", func, num_outputs, in_out_argnames, output_dims)

@@ -121,7 +121,7 @@ def read_as(a: array, t: torch.Tensor) -> torch.Tensor:
     """`t`, a tensor on the memory of `a`, with that read as its source if a tape records."""
     if recorder() is None or a.is_gradient or not differentiable(a.dtype):
         return t
-    source = source_of(a.span, a.label)
+    source = source_of(a.span, a)
     if a.device.is_cpu:
         recorder().numbers.read(a.carrying(a.data))
     return t if source is None else carrying_tensor(t, (source,))

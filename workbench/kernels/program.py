@@ -36,7 +36,7 @@ from .lru import RecentlyUsed
 from .modules import Module, get_module, result
 from .ops import control
 from .parameter_types import IndexedArray
-from .passes import gradients, simplify
+from .passes import batch, gradients, simplify
 from .passes.adjoint import Reverse, adjoint
 from .passes.named import kept_passes
 from .reading import refused_syntax
@@ -120,6 +120,13 @@ class Program:
             kernel=self.kernel,
             lookups=self.lookups,
         )
+
+    def batched(self, names: frozenset[str]) -> Program:
+        """The program, not a reading of its kernel, over a grid of one axis more, as have the arrays in `names`."""
+        made = self.with_function(batch.batched(self.function, names))
+        pairs = zip(self.leaves, made.function.params, strict=True)
+        made.leaves, made.kernel = tuple(replace(leaf, type=p.type) for leaf, p in pairs), None
+        return made
 
     @property
     def floats(self) -> frozenset[str]:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import sys
 from collections.abc import Sequence
+from copy import copy
 from typing import Any
 
 from ..arrays import allocation as memory, capture_log
@@ -63,18 +64,16 @@ class Command(PlannedLaunch):
 
     def declaring(self, places: list[Any], declared: tuple[int, ...]) -> Command:
         """The same launch with arrays for declared scalars: `places` are its arguments where derivatives are taken."""
-        made = object.__new__(Command)
-        made.program, made.plan, made.flat, made.values = self.program, self.plan, self.flat, self.values
-        made.cached = None
-        made.places, made.declared, made.held = places, declared, self.held
+        made = copy(self)
+        made.cached, made.places, made.declared = None, places, declared
         return made
 
     def launch(self, record_tape: bool = True, frame: object = None) -> None:
         """Run it, recorded if a tape is open."""
         frame = frame or sys._getframe(1)
         plan, flat = self.plan, self.flat
-        if (script := capture_log.script()) is not None:
-            script.launch(self)
+        if (script := capture_log.script()) is not None and script.launch(self, record_tape, frame):
+            return
         if capture_log.opened is not None and (notes := capture_log.active_capture()) is not None and notes.late:
             return self._wait()
         if self.held:

@@ -32,30 +32,5 @@ BsrTripletMap = Refused("sparse.BsrTripletMap", "bsr_set_from_triplets each time
 bsr_set_from_mapped_values = Refused("sparse.bsr_set_from_mapped_values", "bsr_set_from_triplets each time.")
 BSR_STATUS_SUCCESS, BSR_STATUS_ROW_CAPACITY_EXCEEDED = 0, 1
 
-__all__ = [
-    "BsrMatrix",
-    "bsr_assign",
-    "bsr_axpy",
-    "bsr_axpy_work_arrays",
-    "bsr_block_index",
-    "bsr_compress",
-    "bsr_copy",
-    "bsr_diag",
-    "bsr_from_triplets",
-    "bsr_get_diag",
-    "bsr_identity",
-    "bsr_matrix_t",
-    "bsr_mm",
-    "bsr_mm_work_arrays",
-    "bsr_mv",
-    "bsr_row_index",
-    "bsr_scale",
-    "bsr_set_diag",
-    "bsr_set_from_triplets",
-    "bsr_set_identity",
-    "bsr_set_transpose",
-    "bsr_set_zero",
-    "bsr_transposed",
-    "bsr_zeros",
-]
+__all__ = [n for n, made in globals().items() if n[:3] in ("Bsr", "bsr") and not isinstance(made, Refused)]  # noqa: PLE0605
 __dir__ = __all__.copy

@@ -61,14 +61,11 @@ class CallArguments:
         """For each array the earlier ones that may share bytes with it, with the distance between their beginnings."""
         if len({a.allocation for a in self.arrays}) == len(self.arrays):
             return [()] * len(self.arrays)
+        before = ((a.span, [b.span for b in self.arrays[:k]]) for k, a in enumerate(self.arrays))
         return [
-            tuple([(j, a.span.offset - b.span.offset) for j, b in enumerate(self.arrays[:k]) if _meet(a, b)])
-            for k, a in enumerate(self.arrays)
+            tuple([(j, s.offset - b.offset) for j, b in enumerate(known) if s.overlaps(b) is not False])
+            for s, known in before
         ]
-
-
-def _meet(a: array, b: array) -> bool:
-    return a.span.overlaps(b.span) is not False
 
 
 def _items(value: object) -> list[tuple[str, Any]] | None:

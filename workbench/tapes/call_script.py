@@ -6,13 +6,10 @@ changes between two calls with the same arguments would be stale in it: so two c
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-from contextlib import contextmanager
 from typing import Any
 
 import numpy as np
 
-from ..arrays import capture_log
 from ..arrays.allocation import Allocation, caller_where
 from ..arrays.array import array
 from ..device import XpArray, on_host
@@ -35,12 +32,17 @@ class CallScript:
         self.programs: dict[Any, None] = {}
         self._numbers: dict[int, int] = {}  # id of an allocation that the call makes -> in which order
 
-    def launch(self, command: PlannedLaunch) -> None:
+    def launch(self, command: PlannedLaunch, *_: object) -> None:
         """Note a launch that is about to be made. Raises LaunchError [jit] if an earlier call did something else."""
         program = command.program
         self.programs[program] = None
         names = ["dim", *[leaf.name for leaf in program.leaves]]
         self._follow(f"a launch of {program.name}", names, [command.plan.form.dims, *command.flat])
+
+    def host_write(self, *_: object) -> None:
+        """Leave a write of the host as it is."""
+
+    about_to_write = host_write
 
     def write(self, dst: object, values: XpArray) -> None:
         """Note values of the host that are about to be written, as `launch` does."""
@@ -103,13 +105,3 @@ def refusal(name: str, text: str, where: Where | None = None, instead: str = _IN
     """The error [jit] for a function that does not do the same in each call."""
     why = "Its arguments are alike, so a replay would do what the first call did."
     return LaunchError(f"@wb.jit {name}: {text}", slug="jit", where=where, why=why, instead=instead)
-
-
-@contextmanager
-def scripted(script: CallScript) -> Iterator[None]:
-    """Context in which what this thread launches and writes is told to `script`."""
-    capture_log.follow(script)
-    try:
-        yield
-    finally:
-        capture_log.follow(None)

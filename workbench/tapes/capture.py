@@ -145,6 +145,7 @@ class Graph:
             instead = "with wb.capture() as graph, wb.Tape() as tape: ...   and tape.backward(loss) in the capture"
             raise LaunchError(text, slug="capture", why="The tape would not see the launches in it.", instead=instead)
         capture_log.refuse("replay()")
+        capture_log.refuse_mapped("a capture is replayed.")
         if changed := [name for name, value in self._options.items() if getattr(config, name) != value]:
             text = f"wb.config.{changed[0]} has changed since the capture."
             why = "The replay would run what was compiled without it."
@@ -274,12 +275,22 @@ class Capture:
         try:
             if kind is None and notes is not None:
                 _zero_again(notes)
-                _check_fixed(notes)
+                for name in (name for a, name in notes.fixed.items() if a in notes.written):
+                    text = f"Kernel {name!r}: its indices are computed inside the capture."
+                    why = "Whether two of its threads meet has to be looked at each time, and a replay does not."
+                    instead = "that launch before `with wb.capture()`, or wb.config.race_guard = False"
+                    raise LaunchError(text, slug="capture", why=why, instead=instead)
                 self.graph = Graph(notes)
         finally:
             capture_log.stop()
             if notes is not None and notes.before is not None:
-                _undo(notes, self.graph)
+                with allocation.LOCK:  # memory is as it was before the block
+                    before, notes.before = notes.before, None  # the graph keeps the notes, and needs none of it
+                    while before:
+                        a, state = before.popitem()
+                        a.put_back(state)
+                    if self.graph is not None:
+                        self.graph.wait()
 
     def replay(self) -> None:
         """Run the steps of the block again. Raises LaunchError [capture], and what a launch raises."""
@@ -289,17 +300,6 @@ class Capture:
         self.graph.replay()
 
     launch = replay
-
-
-def _undo(notes: capture_log.CaptureRecorder, graph: Graph | None) -> None:
-    """Restore memory to its snapshots from before the block."""
-    with allocation.LOCK:
-        before, notes.before = notes.before or {}, None  # the graph keeps the notes, and needs none of it
-        while before:
-            a, state = before.popitem()
-            a.put_back(state)
-        if graph is not None:
-            graph.wait()
 
 
 def _zero_again(notes: capture_log.CaptureRecorder) -> None:
@@ -322,15 +322,6 @@ def _zero_again(notes: capture_log.CaptureRecorder) -> None:
         for grad in grads:
             notes.cleared.add(grad)
             notes.written.setdefault(grad, {})[grad.span()] = "tape.zero()"
-
-
-def _check_fixed(notes: capture_log.CaptureRecorder) -> None:
-    for a, name in notes.fixed.items():
-        if a in notes.written:
-            text = f"Kernel {name!r}: its indices are computed inside the capture."
-            why = "Whether two of its threads meet has to be looked at each time, and a replay does not."
-            instead = "that launch before `with wb.capture()`, or wb.config.race_guard = False"
-            raise LaunchError(text, slug="capture", why=why, instead=instead)
 
 
 def capture() -> Capture:

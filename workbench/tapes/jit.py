@@ -23,7 +23,7 @@ from ..errors import LaunchError
 from ..kernels.lru import RecentlyUsed
 from ..kernels.program import Kernel
 from .call_arguments import CallArguments, stand_ins, with_arrays
-from .call_script import CallScript, refusal, scripted
+from .call_script import CallScript, refusal
 from .capture import Capture, Graph
 from .python_state import Link, PythonState
 
@@ -188,7 +188,7 @@ class Jit:
         """Run it plainly and note what it does. `before`: what was known of the form, in another state of Python."""
         state = PythonState(self.function, call.objects)
         script = CallScript(self.__name__, call, state.memories)
-        with scripted(script):
+        with capture_log.following(script):
             result = self.function(*call.args, **call.kwargs)
         left = self._left_changed(state)
         again = [link for link in left if before is not None and link.label in before.changing]
@@ -218,7 +218,7 @@ class Jit:
                 return self.function(*call.args, **call.kwargs)
             if copies is not None:
                 copies.notes = capture_log.opened
-            with scripted(script):
+            with capture_log.following(script):
                 result = self.function(*own.args, **own.kwargs)
         script.complete()
         for link in self._left_changed(form.state):

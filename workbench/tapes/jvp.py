@@ -136,7 +136,7 @@ def as_read(tape: Tape, derivative: np.ndarray) -> np.ndarray:
     outer = memory.recorder()
     if outer is None:
         return derivative
-    found = (source_of(a.span, a.label) for a in tape.arrays.values() if outer.follows([a]))
+    found = (source_of(a.span, a) for a in tape.arrays.values() if outer.follows([a]))
     return carrying(derivative, united((source,) for source in found if source is not None))
 
 

@@ -96,8 +96,7 @@ class Launch:
         """Launch on the present contents of the copies; `record`: by the open tape."""
         flat = self._numbered()
         command = Command(self.program, plan(self.program, self.dims, flat, None), flat)
-        command.places, command.declared = list(self.flat), self.declared
-        command.launch(record)
+        command.declaring(list(self.flat), self.declared).launch(record)
 
     def values(self) -> list[Any]:
         """The arguments as the interpreter takes them, on the host, with the present contents of the copies."""

@@ -85,6 +85,7 @@ class Recording:
         self._begin()
 
     def __enter__(self) -> Self:
+        capture_log.refuse_mapped("a tape is opened.")
         if (notes := capture_log.active_capture()) is not None:
             self.captured = True
             if not self.events:
@@ -511,7 +512,8 @@ def _do(forward: Callable[[], None], touched: list[Allocation]) -> None:
 
 
 def _check_callback(backward: Any, arrays: Any, only_read: Any) -> None:
-    """Raise LaunchError [record-func] for a callback that would fail in the walk."""
+    """Raise LaunchError [record-func] for a callback that would fail in the walk, [vmap] in a mapped function."""
+    capture_log.refuse_mapped("record_func() is called.")
     instead, odd = _CALL, ""
     if not callable(backward):
         odd = f"takes a function first, not {type(backward).__name__}"

@@ -83,8 +83,9 @@ def walk(
                 step(tape, event, space, after)
             if observe is not None:
                 observe(event, space)
-            if drop:
-                _drop(tape, event, space)
+            for span in (*event.reads, *event.writes) if drop else ():
+                if span.allocation in space and _is_last(tape, event, span.allocation):
+                    space.drop(span.allocation)
     finally:
         put_back(undone)
     collect(tape)
@@ -120,13 +121,6 @@ def put_back(undone: dict[Span, Any]) -> None:
     while undone:
         span, data = undone.popitem()
         span.copy_in(data)
-
-
-def _drop(tape: Recording, event: Event, space: Workspace) -> None:
-    for span in (*event.reads, *event.writes):
-        a = span.allocation
-        if a in space and _is_last(tape, event, a):
-            space.drop(a)
 
 
 def _is_last(tape: Recording, event: Event, a: Allocation) -> bool:

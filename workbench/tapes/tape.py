@@ -107,6 +107,7 @@ class Tape(Recording, metaclass=Listed):
         Raises GradientError where the gradient would not be exact, or a seed does not fit. Warns [convention] where it
         went through a slope that is a convention, as that of `length` at a zero vector.
         """
+        capture_log.refuse_mapped("backward() is called.")
         around, frame = memory.recorder(), sys._getframe(1)
         self.walked_at = frame.f_code, frame.f_lasti
         if around is self or (around is not None and around.muted) or capture_log.active_capture() is not None:
