@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-import ctypes
+import array
 import math
 from collections.abc import Callable, Iterable, MutableSequence
 from dataclasses import dataclass, field, replace
@@ -185,16 +185,16 @@ class Executable:
             self.fail(found)
 
     @cached_property
-    def status(self) -> Any:
+    def status(self) -> array.array:
         """The error record of launches on a processor, one after the other, as they run under one lock."""
-        return (ctypes.c_int64 * STATUS_WORDS)()
+        return array.array("q", bytes(8 * STATUS_WORDS))
 
     @cached_property
     def record(self) -> int:
         """The address of `status` (of `device_status`); 0 where nothing can fail, or be noted."""
         if not (self.can_fail or self.conventions):
             return 0
-        return int(self.device_status.data.ptr) if self.form.backend == "cuda" else ctypes.addressof(self.status)
+        return int(self.device_status.data.ptr) if self.form.backend == "cuda" else self.status.buffer_info()[0]
 
     def _watch(self, status: MutableSequence[int]) -> None:
         """Make every replay of the open capture check this launch's error record at its end."""

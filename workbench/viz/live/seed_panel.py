@@ -18,6 +18,7 @@ import traitlets
 
 from ...arrays import allocation
 from ...arrays.array import array, read_values
+from ...kernels.compile.platform import in_background
 from ...kernels.types import Scalar
 from ...tables import png
 from ...tapes.tape import Tape
@@ -174,7 +175,7 @@ class SeedPanel(Saved, widgets.VBox):
         self._wanted = work
         if not allocation.LOCK.acquire(timeout=PATIENCE):
             self._say("busy: recording", wrong=True)
-            threading.Thread(target=self._later, args=(work,), daemon=True).start()
+            in_background(self._later, work)
             return
         try:
             self._answer(work)
@@ -299,7 +300,7 @@ class SeedPanel(Saved, widgets.VBox):
 
     def wait(self, timeout: float | None = None) -> None:
         """Block until the worker is done."""
-        if self._worker is not None:
+        if self._worker is not None and self._worker.is_alive():
             self._worker.join(timeout)
 
     def _measured(self) -> None:
@@ -310,9 +311,8 @@ class SeedPanel(Saved, widgets.VBox):
 
     def _start(self, work: Callable[[], None]) -> None:
         self._halt.clear()
-        self._worker = threading.Thread(target=self._work, args=(work,), daemon=True)
         self.stop.disabled = False
-        self._worker.start()
+        self._worker = in_background(self._work, work)
 
     def _work(self, work: Callable[[], None]) -> None:
         try:
