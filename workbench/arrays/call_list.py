@@ -24,8 +24,9 @@ class CallList:
         self.calls: list[NativeCall] = []
         self.kept: list[Any] = []
         self.whole = True
-        self.numbers: list[tuple[int, int, str, int]] = []  # event, position there, how it is written, address
-        self.vectors: list[tuple[int, int, int]] = []  # event, position, address
+        self.numbers: list[
+            tuple[int, int, str, int]
+        ] = []  # event, position there, how it is written ("": whole), address
         self.shared: dict[Any, None] = {}  # what copies of sums per thread its calls use, and leave empty
         self.blocks: dict[int, list[int]] = {}  # by the number of a call that is one per worker: their arguments
 
@@ -58,17 +59,14 @@ class CallList:
 
     def number(self, event: int, free: Any, block: int) -> None:
         """Note where a block of arguments holds a `VaryingArgument` of an event."""
-        if free.type.__class__ is Scalar:
-            self.numbers.append((event, free.position, free.code, block + free.offset))
-        else:
-            self.vectors.append((event, free.position, block + free.offset))
+        code = free.code if free.type.__class__ is Scalar else ""
+        self.numbers.append((event, free.position, code, block + free.offset))
 
     def fill(self, arguments: list) -> None:
         """Write new numbers into the blocks. `arguments`: per event its flat arguments."""
-        for event, k, at in self.vectors:
-            thread_pool.write(at, arguments[event][k].tobytes())
         for event, k, code, at in self.numbers:
-            thread_pool.write(at, struct.pack("=" + code, arguments[event][k]))
+            value = arguments[event][k]
+            thread_pool.write(at, struct.pack("=" + code, value) if code else value.tobytes())
 
     @cached_property
     def row(self) -> tuple[Any, int]:

@@ -10,10 +10,11 @@ from __future__ import annotations
 import array
 import struct
 import threading
+from collections import namedtuple
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
 from functools import partial
-from typing import Any, NamedTuple
+from typing import Any
 
 import numpy as np
 
@@ -26,14 +27,8 @@ LARGE = 1 << 16  # bytes from which several threads move them faster than one
 _PAIR, _CALL = struct.Struct("=QQ"), struct.Struct("=QQqqq")
 
 
-class NativeCall(NamedTuple):
-    """One native call, as the thread pool takes it: kernel(args, begin, end), divided among `team` threads."""
-
-    kernel: int  # addresses
-    args: int
-    begin: int
-    end: int
-    team: int
+NativeCall = namedtuple("NativeCall", "kernel args begin end team")
+"""One native call, as the thread pool takes it: kernel(args, begin, end), both addresses, for `team` threads."""
 
 
 def block_of(packed: bytes) -> tuple[array.array, int]:

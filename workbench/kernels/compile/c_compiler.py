@@ -141,7 +141,9 @@ def _asked(command: tuple[str, ...], known: str, real: str) -> tuple[str, tuple[
     A script or wrapper (ccache) hides which compiler runs: it is queried each time.
     """
     kept = None
-    if re.search("gcc|clang", os.path.basename(real)) and _is_binary(real):
+    with open(real, "rb") as file:
+        is_binary = file.read(2) != b"#!"
+    if is_binary and re.search("gcc|clang", os.path.basename(real)):
         with suppress(CompileError, OSError):  # a cache that cannot be used is refused where a kernel is compiled
             kept = cache_directory() / f"{digest(known, platform.processor(), *ASKED)}.version"
     said = None if kept is None else read_sealed(kept)
@@ -162,19 +164,12 @@ def _asked(command: tuple[str, ...], known: str, real: str) -> tuple[str, tuple[
     return version, tuple(OLDER) if older else ()
 
 
-def _is_binary(path: str) -> bool:
-    with open(path, "rb") as file:
-        return file.read(2) != b"#!"
-
-
 def _zig(package: str) -> Compiler:
     """The compiler in the folder of the wheel. Not by `python -m ziglang`, which starts an interpreter each time."""
     binary = os.path.join(package, "zig.exe" if os.name == "nt" else "zig")
-    command = (binary, "cc") if os.access(binary, os.X_OK) else (sys.executable, "-m", "ziglang", "cc")
     _log("compiling with the ziglang wheel: its very first kernel takes a few seconds")
-    seen = os.stat(binary if command[0] == binary else os.path.join(package, "__main__.py"))
-    identity = f"ziglang {package} {seen.st_size} {seen.st_mtime_ns}"
-    return Compiler(command, identity, ZIG_FLAGS)
+    seen = os.stat(binary)
+    return Compiler((binary, "cc"), f"ziglang {package} {seen.st_size} {seen.st_mtime_ns}", ZIG_FLAGS)
 
 
 def _log(text: str, *args: object) -> None:

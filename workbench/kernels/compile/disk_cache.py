@@ -61,7 +61,8 @@ def cache_directory() -> Path:
 def _prepared(path: Path) -> Path:
     try:
         path.mkdir(mode=0o700, parents=True, exist_ok=True)
-        _make_private(path)
+        if OWNED:
+            _make_private(path)
     except OSError as e:
         return give_up(path, e)
     return path
@@ -103,8 +104,6 @@ def _make_private(path: Path) -> None:
     if not stat.S_ISDIR(seen.st_mode) and not stat.S_ISLNK(seen.st_mode):
         raise OSError(f"{path} is not a directory")
     seen = os.stat(path)
-    if not OWNED:
-        return
     if seen.st_uid != os.geteuid():
         raise CompileError(
             f"the cache directory {path} belongs to another user, who could put code into it.\n"

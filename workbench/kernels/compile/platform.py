@@ -31,8 +31,7 @@ ZIG_FIRST = sys.platform in ("win32", "darwin")  # `cc` is missing on the one, a
 
 def shared(system: str = sys.platform, native: bool = False) -> list[str]:
     """The flags of a shared library for a system, named as `sys.platform` does; `native`: for this very processor."""
-    known = native and (system, platform.machine()) != ("darwin", "arm64")  # whose clang refuses `native`
-    tuned = ["-march=native"] if known else []
+    tuned = ["-march=native"] if native and (system, platform.machine()) != ("darwin", "arm64") else []  # refused there
     return [*tuned, "-shared", "-s" if system == "win32" else "-fPIC"]  # -s: no file for debuggers
 
 
@@ -44,9 +43,8 @@ def processor() -> str:
             text = file.read()
     except OSError:
         return f"{platform.machine()} {platform.processor()}"
-    found = re.search(r"^(flags|Features)\s*:.*$", text, re.MULTILINE)
-    model = re.search(r"^model name\s*:.*$", text, re.MULTILINE)
-    return " ".join(m.group(0) for m in (found, model) if m) or platform.machine()
+    found = re.findall(r"^(?:flags|Features|model name)\s*:.*$", text, re.MULTILINE)
+    return " ".join(sorted(set(found))) or platform.machine()
 
 
 def end(process: Popen) -> None:
