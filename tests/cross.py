@@ -1,8 +1,9 @@
 """The C of every program of the corpus, and of its adjoint, and the pool of threads, compiled and linked for machines
-that are not here, by the `ziglang` wheel. Nothing of it runs.
+that are not here, by the `ziglang` wheel. Nothing of it runs, but for `--wine`.
 
     python -m tests.cross                      # everything, for all four: minutes
     python -m tests.cross --every 23           # a sample, as the tests take it
+    python -m tests.cross --wine               # a kernel, its adjoint and the pool run on Wine (Debian: wine64)
 """
 
 from __future__ import annotations
@@ -16,6 +17,7 @@ from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
 from itertools import islice
 from pathlib import Path
+from types import SimpleNamespace
 
 import workbench as wb
 from tests.support.recorded import functions
@@ -60,10 +62,42 @@ def refusal(machine: str, text: str) -> str:
         return done.stderr if done.returncode else "" if made.stat().st_size else "it wrote nothing"
 
 
+@wb.kernel
+def walk(x: wb.array[wb.float64], y: wb.array[wb.float64], turns: int):
+    i = wb.tid()
+    s = x[i]
+    for _ in range(turns):
+        s = s * wb.cos(s) + wb.pow(s, 1.5) * 0.25
+    y[i] = s
+
+
+def walked(F, arrays: dict[str, wb.array]) -> None:
+    wb.launch(walk, 2, [arrays["x"], arrays["y"], 7])
+
+
+def on_wine() -> int:
+    """The exit status of `support/on_windows.c` on Wine, with the libraries of `walk`, its adjoint and the pool."""
+    here, machine = Path(__file__).parent, "x86_64-windows-gnu"
+    arrays = {"x": wb.array([0.5, 0.7], dtype=wb.float64, requires_grad=True), "y": wb.zeros(2, dtype=wb.float64)}
+    program = SimpleNamespace(start=dict, arrays=lambda F, start: arrays, run=walked)
+    found = {function.name: emit_c.text(function, variant) for function, variant in functions(program, wb.float64)}
+    found["pool"] = Path(thread_pool.__file__).with_name("pool.c").read_text("utf-8")
+    with tempfile.TemporaryDirectory() as folder:
+        for name, text in found.items():
+            subprocess.run(command(machine, text, Path(folder) / f"{name}.dll"), input=text, text=True, check=True)
+        zig = command(machine, "", Path())[0]
+        host = [zig, "cc", "-target", machine, "-o", f"{folder}/host.exe", str(here / "support" / "on_windows.c")]
+        subprocess.run(host, check=True)
+        return subprocess.run(["wine", "host.exe"], cwd=folder).returncode
+
+
 def main() -> None:
     parser = argparse.ArgumentParser("python -m tests.cross")
     parser.add_argument("--every", type=int, default=1, help="take every so manieth program")
+    parser.add_argument("--wine", action="store_true", help="run a kernel, its adjoint and the pool on Wine")
     given = parser.parse_args()
+    if given.wine:
+        sys.exit(on_wine())
     found = list(texts(given.every))
     failed = 0
     with ThreadPoolExecutor(2) as compilers:
