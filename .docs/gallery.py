@@ -18,14 +18,7 @@ HERE = Path(__file__).resolve().parent
 NOTEBOOKS = HERE.parent / "notebooks"
 PAGES = HERE / "gallery"
 # A notebook is on the last shelf whose first number is not above its own.
-SHELVES = (
-    (0, "Start"),
-    (1, "Pitfalls"),
-    (9, "Physics"),
-    (15, "With others"),
-    (20, "Design and inverse problems"),
-    (30, "Engines"),
-)
+SHELVES = ((0, "Start"), (1, "Pitfalls"), (9, "Physics"), (25, "With others"))
 SAID = """The whole of it, once.
 
 The five traps one by one, then accumulation, loops and overwrites. Each asks for a prediction, makes the
@@ -33,20 +26,17 @@ historical mistake on purpose, and shows the wrong flow and the exact one as one
 
 A step that is no kernel (``record_func``, ``func_grad``); the first field of a wave from its last; DiffTaichi's
 robot, and float32 that parts from float64 at a contact; a jelly; an exact gradient of the wrong program; an
-orbit, and a neighbour of it that its loss could not tell apart. Each is checked against closed forms, published
-numbers or differences.
-
-Training through a simulation by torch (``interop.torch.function``, ``torch.autograd.Function``); a long run in
-little memory (``checkpoint``); descents on several processes (``executor=``); a program of NVIDIA Warp, whose
-wrong gradient is found in two lines (``interop.warp.watch``); exact gradients that lead nowhere, and the remedy
-(``trust``, ``smoothed``).
-
-Each opens with its film (``tape.film``): a beam and its adjoints; a cloth, thrown so that it lies in a square
-(``descend``); a heater in the next room, with the ellipse of its uncertainty and the best place for one more
+orbit, and a neighbour of it that its loss could not tell apart; a long run in little memory (``checkpoint``); descents
+on several processes (``executor=``); exact gradients that lead nowhere, and the remedy (``trust``, ``smoothed``). Then
+what a gradient finds, each with its film (``tape.film``): a beam and its adjoints; a cloth, thrown so that it lies in
+a square (``descend``); a heater in the next room, with the ellipse of its uncertainty and the best place for one more
 thermometer (``optim.linear.lu``, ``covariance``, ``jvp``); a lens by traced rays, down to Descartes' hyperboloid
-(``first_root``, ``jacobian``).
+(``first_root``, ``jacobian``); an arm's inertia; a bridge; an arm that draws round a ball. Each is checked against
+closed forms, published numbers or differences.
 
-MuJoCo Warp, unchanged (extra ``engines``)."""
+Training through a simulation by torch (``interop.torch.function``, ``torch.autograd.Function``); a program of NVIDIA
+Warp, whose wrong gradient is found in two lines (``interop.warp.watch``); MuJoCo Warp, unchanged (extra
+``engines``)."""
 HEAD = """Gallery
 =======
 

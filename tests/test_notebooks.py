@@ -20,7 +20,7 @@ NOTEBOOKS = sorted((ROOT / "notebooks").glob("*.ipynb"))
 TOUR = ROOT / "notebooks" / "00_tour.ipynb"
 WITH_A_LESSON = [path for path in NOTEBOOKS if path.stem >= "09"]
 HAS_TORCH = importlib.util.find_spec("torch") is not None
-WITH_ENGINES = {"30_mujoco"}  # run where the extra is; what is stored of them is looked at everywhere
+WITH_ENGINES = {"27_mujoco"}  # run where the extra is; what is stored of them is looked at everywhere
 TO_RUN = [pytest.param(p, marks=pytest.mark.needs_engines if p.stem in WITH_ENGINES else ()) for p in NOTEBOOKS]
 each_notebook = pytest.mark.parametrize("path", NOTEBOOKS, ids=lambda path: path.stem)
 
@@ -124,7 +124,7 @@ def test_the_first_screen_shows_what_is_to_be_seen(path: Path) -> None:
 @each_notebook
 def test_a_stored_notebook_is_small_and_names_no_machine(path: Path) -> None:
     text = path.read_text("utf-8")
-    large = {TOUR.stem, "30_mujoco"}  # a live view of 59 launches; the picture of an engine's step with 225 allocations
+    large = {TOUR.stem, "27_mujoco"}  # a live view of 59 launches; the picture of an engine's step with 225 allocations
     assert len(text) < (700_000 if path.stem in large else 500_000)
     assert "ipykernel_" not in text and "site-packages" not in text
     assert re.findall(r"0x[0-9a-f]{8,}", json.dumps([said(cell) for cell in read(path).cells])) == []

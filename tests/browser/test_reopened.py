@@ -185,3 +185,26 @@ def test_a_notebook_made_html_with_its_widgets_state_shows_still_pictures(browse
     assert stills.count() == 3
     assert all(one.bounding_box()["height"] > 40 for one in stills.all())
     page.close()
+
+
+FOLDED = "the answer, as a picture"  # of a question
+
+
+@pytest.mark.parametrize("kind", ["html", "slides"])
+@pytest.mark.parametrize(("stem", "least"), [("03_several_outputs", 1), ("18_film", 2)])
+def test_a_lesson_converted_as_jupyter_does_has_its_pictures_without_a_script(
+    stem: str, least: int, kind: str, browser: Any, tmp_path: Path
+) -> None:
+    """As a printer, a mail program or a reader without scripts shows it: every picture is there and has a size."""
+    shutil.copy(ROOT / "notebooks" / f"{stem}.ipynb", tmp_path)
+    paths = os.pathsep.join([str(ROOT), *filter(None, [os.environ.get("PYTHONPATH")])])
+    run = [sys.executable, "-m", "nbconvert", "--execute", "--to", kind, f"{stem}.ipynb"]
+    subprocess.run(run, cwd=tmp_path, env={**os.environ, "PYTHONPATH": paths}, check=True, timeout=300)
+    (made,) = tmp_path.glob("*.html")
+    context = browser.new_context(java_script_enabled=False)
+    page = context.new_page()
+    page.route("**/*", lambda route: route.continue_() if route.request.url.startswith("file:") else route.abort())
+    page.goto(made.as_uri())
+    shown = [one.bounding_box() for one in page.locator("img").all() if one.get_attribute("alt") != FOLDED]
+    assert len(shown) >= least and all(box and box["height"] > 40 and box["width"] > 200 for box in shown)
+    context.close()

@@ -10,20 +10,20 @@ from __future__ import annotations
 
 import re
 import time
-from collections.abc import Iterator
 from itertools import cycle
 
 import pytest
 from corpus import PROGRAMS, Program, load
 
 import workbench as wb
+from tests.support.recorded import functions
 from workbench.kernels.compile import cubin, nvrtc as compile_cuda
 from workbench.kernels.compile.disk_cache import without_comments
 from workbench.kernels.emit import cuda as emit_cuda
 from workbench.kernels.emit.c_names import c_name
-from workbench.kernels.emit.signature import Signature, Variant, to_check
+from workbench.kernels.emit.signature import Signature, Variant
 from workbench.kernels.ir import Function, walk
-from workbench.kernels.ops import control, memory as rows
+from workbench.kernels.ops import control
 from workbench.kernels.program import on_gpu
 from workbench.kernels.types import Stack
 
@@ -34,39 +34,6 @@ load()
 @pytest.fixture(autouse=True)
 def empty_cache(tmp_path):
     wb.config.cache_dir = tmp_path
-
-
-def functions(program: Program, F) -> Iterator[tuple[Function, Variant]]:
-    """Every function that a recorded run of the program executes, forwards and backwards."""
-    wb.config.backend = "numpy"
-    arrays, tape = program.arrays(F, program.start()), wb.Tape()
-    with tape:
-        program.run(F, arrays)
-    plans = {
-        (id(e.command.program), e.command.plan.form.groups): e.command.plan for e in tape.events if e.kind == "launch"
-    }
-    assert plans, "the program launches nothing"
-    for plan in plans.values():
-        written = {plan.program.leaves[k].name for k, _ in plan.writes}
-        groups = tuple(g for g in plan.form.groups if g & written)
-        reverse = plan.program.reverse(plan.program.floats, groups)
-        for function in filter(None, (plan.program.function, reverse.function, reverse.count)):
-            yield function, variant(function, F, bool(plan.form.groups))
-
-
-def variant(function: Function, F, overlap: bool) -> Variant:
-    names = frozenset(p.name for p in function.arrays)
-    updated = frozenset(root(s) for s in walk(function.body) if s.row is rows.ACCUMULATE or s.row in rows.ATOMICS)
-    if F is wb.float64:
-        return Variant(checked=to_check(function, ()), restrict=False, atomic=updated, index32=False)
-    return Variant(contiguous=names, restrict=not overlap, atomic=updated, index32=True, aligned=True)
-
-
-def root(stmt) -> str:
-    value = stmt.args[0]
-    while value.stmt is not None:
-        value = value.stmt.args[0]
-    return value.name
 
 
 # All functions of rotations in one kernel: its adjoint carries a slope beside each that is singular.

@@ -5,7 +5,6 @@ Unlike a capture it refuses nothing: `whole` is False if something happened that
 
 from __future__ import annotations
 
-import ctypes
 import struct
 from functools import cached_property
 from typing import Any
@@ -13,7 +12,7 @@ from typing import Any
 from ..device import XpArray
 from ..kernels.compile import thread_pool
 from ..kernels.types import Scalar
-from .capture_log import NativeCall
+from .capture_log import NativeCall, block_of, row_of
 
 _PAIR = struct.Struct("=QQ")
 
@@ -25,22 +24,23 @@ class CallList:
         self.calls: list[NativeCall] = []
         self.kept: list[Any] = []
         self.whole = True
-        self.numbers: list[tuple[int, int, str, int]] = []  # event, position there, how it is written, address
-        self.vectors: list[tuple[int, int, int, int]] = []  # event, position, address, how many bytes
+        self.numbers: list[
+            tuple[int, int, str, int]
+        ] = []  # event, position there, how it is written ("": whole), address
         self.shared: dict[Any, None] = {}  # what copies of sums per thread its calls use, and leave empty
         self.blocks: dict[int, list[int]] = {}  # by the number of a call that is one per worker: their arguments
 
     def native(self, kernel: int, packed: bytes, begin: int, end: int, team: int) -> None:
         """Note a call `kernel(packed, begin, end)`."""
-        block = ctypes.create_string_buffer(packed, len(packed))
+        block, at = block_of(packed)
         self.kept.append(block)
-        self.calls.append(NativeCall(kernel, ctypes.addressof(block), begin, end, team))
+        self.calls.append(NativeCall(kernel, at, begin, end, team))
 
     def share(self, shares: object, blocks: list[Any], room: object) -> None:
         """Note that the next call is a launch run as one call per worker, with these arguments and private sums."""
         self.kept += [blocks, room]
         self.shared[shares] = None
-        self.blocks[len(self.calls)] = [ctypes.addressof(block) for block in blocks]
+        self.blocks[len(self.calls)] = [at for _, at in blocks]
 
     def buffer(self, data: XpArray, address: int, clear: bool) -> None:
         """Keep this buffer alive for the list; with `clear`, zero it now and in each run."""
@@ -59,29 +59,25 @@ class CallList:
 
     def number(self, event: int, free: Any, block: int) -> None:
         """Note where a block of arguments holds a `VaryingArgument` of an event."""
-        if free.type.__class__ is Scalar:
-            self.numbers.append((event, free.position, free.code, block + free.offset))
-        else:
-            self.vectors.append((event, free.position, block + free.offset, free.type.itemsize))
+        code = free.code if free.type.__class__ is Scalar else ""
+        self.numbers.append((event, free.position, code, block + free.offset))
 
     def fill(self, arguments: list) -> None:
         """Write new numbers into the blocks. `arguments`: per event its flat arguments."""
-        for event, k, address, size in self.vectors:
-            ctypes.memmove(address, arguments[event][k].tobytes(), size)
-        for event, k, code, address in self.numbers:
-            data = struct.pack("=" + code, arguments[event][k])
-            ctypes.memmove(address, data, len(data))
+        for event, k, code, at in self.numbers:
+            value = arguments[event][k]
+            thread_pool.write(at, struct.pack("=" + code, value) if code else value.tobytes())
 
     @cached_property
-    def row(self) -> Any:
-        """All calls as one ctypes array, as the thread pool takes them."""
-        return (NativeCall * len(self.calls))(*self.calls)
+    def row(self) -> tuple[Any, int]:
+        """All calls, as the thread pool takes them, and the address."""
+        return row_of(self.calls)
 
     def run(self) -> None:
         """Run all calls again. Raises what a signal handler raised meanwhile."""
         for sums in self.shared:
             sums.begin()
-        thread_pool.replay()(ctypes.addressof(self.row), len(self.row))
+        thread_pool.replay()(self.row[1], len(self.calls))
         thread_pool.after_call()
         for sums in self.shared:
             sums.broken = False

@@ -7,10 +7,11 @@ outside a launch and a `backward`, is refused while a capture is open: a replay 
 
 from __future__ import annotations
 
-import ctypes
+import array
 import struct
 import threading
-from collections.abc import Callable, Iterator
+from collections import namedtuple
+from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
 from functools import partial
 from typing import Any
@@ -23,15 +24,22 @@ from ..errors import LaunchError
 from ..kernels.compile import c_compiler, thread_pool
 
 LARGE = 1 << 16  # bytes from which several threads move them faster than one
-_PAIR = struct.Struct("=QQ")
+_PAIR, _CALL = struct.Struct("=QQ"), struct.Struct("=QQqqq")
 
 
-class NativeCall(ctypes.Structure):
-    """One native call, as the thread pool takes it: kernel(args, begin, end), divided among `team` threads."""
+NativeCall = namedtuple("NativeCall", "kernel args begin end team")
+"""One native call, as the thread pool takes it: kernel(args, begin, end), both addresses, for `team` threads."""
 
-    _fields_ = [("kernel", ctypes.c_void_p), ("args", ctypes.c_void_p)] + [
-        (name, ctypes.c_int64) for name in ("begin", "end", "team")
-    ]
+
+def block_of(packed: bytes) -> tuple[array.array, int]:
+    """Memory of its own that holds the bytes `packed`, the arguments of a call, and its address."""
+    block = array.array("B", packed)
+    return block, block.buffer_info()[0]
+
+
+def row_of(calls: Iterable[NativeCall]) -> tuple[array.array, int]:
+    """Native calls one behind the other in memory, as `thread_pool.replay` takes them, and its address."""
+    return block_of(b"".join(_CALL.pack(*call) for call in calls))
 
 
 class Queued:
@@ -244,11 +252,11 @@ def native(kernel: int, args: bytes, begin: int, end: int, team: int) -> None:
         thread_pool.parallel()(kernel, args, begin, end, team)
         thread_pool.after_call()
         return
-    block = ctypes.create_string_buffer(args, len(args))
-    thread_pool.parallel()(kernel, ctypes.cast(block, ctypes.c_char_p), begin, end, team)
+    block, at = block_of(args)
+    thread_pool.parallel()(kernel, args, begin, end, team)
     thread_pool.after_call()
     notes.kept.append(block)
-    notes.steps.append(NativeCall(kernel, ctypes.addressof(block), begin, end, team))
+    notes.steps.append(NativeCall(kernel, at, begin, end, team))
 
 
 def _team(size: int) -> int:
@@ -276,10 +284,9 @@ def clearing(data: XpArray) -> Any:
     """A step that clears these bytes in each replay; nothing is cleared now."""
     if not (isinstance(data, np.ndarray) and _compiles()):
         return step(lambda: _move(data, None), gpu_of(data))
-    args = _PAIR.pack(address(data), 0)
-    block = ctypes.create_string_buffer(args, len(args))
+    block, at = block_of(_PAIR.pack(address(data), 0))
     keep(data, block)
-    return NativeCall(thread_pool.kernel_address("wb_move"), ctypes.addressof(block), 0, len(data), _team(len(data)))
+    return NativeCall(thread_pool.kernel_address("wb_move"), at, 0, len(data), _team(len(data)))
 
 
 def add(to: XpArray, values: XpArray) -> None:

@@ -210,7 +210,8 @@ def _check_array(program: Program, leaf: Leaf, arg: Any) -> None:
     if not issubclass(arg.__class__, array):  # an annotation is an instance, and no subclass
         hint = "; a struct's array field must be assigned before the launch" if arg is None and leaf.path else ""
         instead = _array_of(leaf.name, want, arg)
-        raise _refuse(program, leaf, f"takes {want}, got {_kind(arg)}{hint}", "argument-type", instead)
+        kind = f"a NumPy array of {arg.dtype}, shape {arg.shape}" if isinstance(arg, np.ndarray) else shown(arg)
+        raise _refuse(program, leaf, f"takes {want}, got {kind}{hint}", "argument-type", instead)
     if arg.dtype != want.dtype:
         text = f"takes {want}, got dtype {arg.dtype}" + (f" of shape {arg.shape}" if arg.ndim > want.ndim else "")
         instead = _other_dtype(leaf.name, want, arg)
@@ -223,10 +224,6 @@ def _check_array(program: Program, leaf: Leaf, arg: Any) -> None:
 def _spelt(dtype: Type) -> str:
     """The dtype as source text (`wb.float32`), for messages."""
     return dtype.name if isinstance(dtype, Struct) else f"wb.{dtype}"
-
-
-def _kind(arg: object) -> str:
-    return f"a NumPy array of {arg.dtype}, shape {arg.shape}" if isinstance(arg, np.ndarray) else shown(arg)
 
 
 def _array_of(parameter: str, want: Array, arg: object) -> str:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-import ctypes
+import array
 import math
 from collections.abc import Callable, Iterable, MutableSequence
 from dataclasses import dataclass, field, replace
@@ -185,16 +185,16 @@ class Executable:
             self.fail(found)
 
     @cached_property
-    def status(self) -> Any:
+    def status(self) -> array.array:
         """The error record of launches on a processor, one after the other, as they run under one lock."""
-        return (ctypes.c_int64 * STATUS_WORDS)()
+        return array.array("q", bytes(8 * STATUS_WORDS))
 
     @cached_property
     def record(self) -> int:
         """The address of `status` (of `device_status`); 0 where nothing can fail, or be noted."""
         if not (self.can_fail or self.conventions):
             return 0
-        return int(self.device_status.data.ptr) if self.form.backend == "cuda" else ctypes.addressof(self.status)
+        return int(self.device_status.data.ptr) if self.form.backend == "cuda" else self.status.buffer_info()[0]
 
     def _watch(self, status: MutableSequence[int]) -> None:
         """Make every replay of the open capture check this launch's error record at its end."""
@@ -313,7 +313,8 @@ def executable_for(program: Program, function: Function, form: LaunchForm, order
     work = cells * cost.work(function, form) if form.backend == "c" and not ordered else 0
     wide = work >= thresholds.PARALLEL_FROM and config.threads > 1
     asked = form.backend == "cuda" or (form.backend == "c" and (wide or thresholds.large(cells)))
-    contested = _contested(function, form) if asked else frozenset()
+    added = {root_name(s) for s in stmts if s.row is rows.ACCUMULATE or s.row in rows.ATOMICS} if asked else ()
+    contested = frozenset(n for n in added if n in form.shared or not private(function, n, form))  # of two threads
     changed = {root_name(s) for s in stmts if s.row.writes}
     mixed = bool(changed & form.shared)  # does it write to memory that goes by several names here
     cut = None
@@ -357,12 +358,6 @@ def _without_tests(made: Executable) -> Executable:
     ends = tuple(e for pair in found.box for e in pair)
     function, workers, chunks = made.function, made.workers, made.chunks_per_worker
     return Executable(program, function, form, variant, workers, box=ends, chunks_per_worker=chunks, slices=made.slices)
-
-
-def _contested(function: Function, form: LaunchForm) -> frozenset[str]:
-    """Names of the arrays in which two threads may add to one element."""
-    names = {root_name(s) for s in walk(function.body) if s.row is rows.ACCUMULATE or s.row in rows.ATOMICS}
-    return frozenset(n for n in names if n in form.shared or not private(function, n, form))
 
 
 def root_name(stmt: Stmt) -> str:

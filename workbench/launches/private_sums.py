@@ -7,7 +7,6 @@ of workers stays.
 
 from __future__ import annotations
 
-import ctypes
 import struct
 from dataclasses import dataclass, field
 from typing import Any
@@ -55,12 +54,12 @@ class Shares:
         blocks, slices = [], b""
         first, last = rows
         for k in range(self.workers):
-            block = ctypes.create_string_buffer(packed, len(packed))
+            block, at = capture_log.block_of(packed)
             for t, place in zip(self.targets, places, strict=True) if k else ():
                 _ADDRESS.pack_into(block, place, capture_log.address(self.room[k - 1]) + t.offset)
-            blocks.append(block)
+            blocks.append((block, at))
             begin, end = (first + (last - first) * n // self.workers for n in (k, k + 1))
-            slices += _SLICE.pack(executable.call.address, ctypes.addressof(block), begin, end)
+            slices += _SLICE.pack(executable.call.address, at, begin, end)
         if capture_log.opened is not None:
             capture_log.keep(blocks, self.room)
         if capture_log.written_list is not None:

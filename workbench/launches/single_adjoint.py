@@ -101,11 +101,6 @@ def _part(struct: object, path: Sequence[str]) -> Any:
     return struct
 
 
-def _shared(adjoints: dict[int, array]) -> bool:
-    pairs = itertools.combinations(adjoints.values(), 2)
-    return any(a.span.overlaps(b.span) is not False for a, b in pairs)
-
-
 def _refuse(plan: Plan, back: Backward, adjoints: dict[int, array]) -> None:
     name, written = plan.program.name, {k for k, _ in plan.writes}
     lost = [plan.program.leaves[k].name for k, _ in back.needs if k in written]
@@ -119,7 +114,7 @@ def _refuse(plan: Plan, back: Backward, adjoints: dict[int, array]) -> None:
         else "it uses what an atomic returned"
         if back.reverse.ordered
         else "two of the adjoints share memory"
-        if _shared(adjoints)
+        if any(a.span.overlaps(b.span) is not False for a, b in itertools.combinations(adjoints.values(), 2))
         else ""
     )
     if reason:

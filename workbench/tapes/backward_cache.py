@@ -56,7 +56,7 @@ class CompiledBackward:
         assert self.calls is not None
         self.runs += 1
         tape.alike = self.runs
-        if self.calls.numbers or self.calls.vectors:
+        if self.calls.numbers:
             self.calls.fill([() if e.command is None else e.command.flat for e in tape.events])
         for data, shadow in zip(self.seeds, seeds.values(), strict=True):
             data[...] = shadow.data

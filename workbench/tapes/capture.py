@@ -8,7 +8,6 @@ On the CPU native calls in a row are one call of the generated runtime; on a GPU
 
 from __future__ import annotations
 
-import ctypes
 import weakref
 from collections.abc import Callable
 from itertools import groupby
@@ -212,7 +211,7 @@ def _segments(notes: capture_log.CaptureRecorder) -> list[Callable[[], None]]:
     for kind, group in groupby(notes.steps, _kind):
         row = list(group)
         if kind is capture_log.NativeCall:
-            found.append(_native((capture_log.NativeCall * len(row))(*row)))
+            found.append(_native(row))
         elif kind is not None:
             found.append(cuda_graph.QueuedSteps(row, kind))
         else:
@@ -225,11 +224,11 @@ def _kind(step: object) -> Any:
     return capture_log.NativeCall if isinstance(step, capture_log.NativeCall) else getattr(step, "gpu", None)
 
 
-def _native(row: ctypes.Array) -> Callable[[], None]:
-    replay, at, n = thread_pool.replay(), ctypes.addressof(row), len(row)
+def _native(calls: list[capture_log.NativeCall]) -> Callable[[], None]:
+    replay, row, n = thread_pool.replay(), capture_log.row_of(calls), len(calls)
 
-    def run(row: ctypes.Array = row) -> None:
-        replay(at, n)
+    def run() -> None:
+        replay(row[1], n)
         thread_pool.after_call()
 
     return run

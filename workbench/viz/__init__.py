@@ -26,7 +26,7 @@ from .picture.figure import TapeFigure
 if TYPE_CHECKING:
     from .data.against import Against
 
-__all__ = ["TapeFigure", "explore", "film", "predict", "seal", "seeds", "show", "to_html"]
+__all__ = ["TapeFigure", "exercise", "explore", "film", "predict", "seal", "seeds", "show", "solution", "to_html"]
 __dir__ = __all__.copy
 
 
@@ -83,9 +83,9 @@ def film(tape: Tape, points: object, **choices: object) -> Any:
 
 
 def __getattr__(name: str) -> Any:
-    """A name that needs widgets, imported when first asked for: a page, the question of a lesson, and its answer."""
-    if name not in ("to_html", "predict", "seal"):
+    """A name that needs widgets or launches, imported when first asked for: a page, and the questions of a lesson."""
+    if name not in ("to_html", "predict", "seal", "exercise", "solution"):
         raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
-    from .live import offline, quiz
+    from .live import exercise, offline, quiz
 
-    return getattr(offline if name == "to_html" else quiz, name)
+    return getattr(next(m for m in (offline, quiz, exercise) if hasattr(m, name)), name)

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import os
-import platform
 import re
 import shlex
 import sys
@@ -14,6 +13,7 @@ from importlib import import_module
 from typing import TYPE_CHECKING
 
 from ..emit.c_names import MATH1, MATH2
+from . import platform
 from .compile_error import CompileError, refused
 from .disk_cache import (
     cache_directory,
@@ -29,10 +29,11 @@ from .disk_cache import (
 if TYPE_CHECKING:
     from pathlib import Path
 
-FLAGS = (
-    "-O3 -march=native -fPIC -shared -fwrapv -ffp-contract=off -fno-math-errno -fno-trapping-math "
-    "-fno-strict-aliasing -fopenmp-simd -w -pipe"
+PORTABLE = (  # what the same numbers on every machine need
+    "-O3 -fwrapv -ffp-contract=off -fno-math-errno -fno-trapping-math -fno-strict-aliasing -fopenmp-simd -w -pipe"
 ).split()
+FLAGS = [*PORTABLE, *platform.shared(native=True)]
+ZIG_FLAGS = "-fno-sanitize=undefined", "-g0"  # what debuggers need takes a tenth of its time
 
 # Compilers take minutes over functions of tens of thousands of lines: these are optimised less, or not at all.
 LARGE, HUGE = 3000, 20_000  # lines of text
@@ -90,18 +91,27 @@ class Compiler:
 
 @lru_cache(None)
 def compiler() -> Compiler:
-    """The C compiler in use: `CC`, else cc, gcc, clang, else the `ziglang` wheel. Raises CompileError without one."""
+    """The C compiler in use: `CC`, else cc, gcc, clang, else the `ziglang` wheel, which is second on macOS and Windows.
+
+    Raises CompileError [no-compiler] without one, and where no machine code can be loaded.
+    """
     import importlib.util
     import shutil
 
-    wishes = [shlex.split(os.environ.get("CC", "")), ["cc"], ["gcc"], ["clang"]]
-    for wish in wishes:
+    if platform.ctypes is None:
+        raise CompileError(
+            "this Python has no ctypes and loads no machine code.\n"
+            'Write instead:   wb.config.backend = "numpy"\n[no-compiler]'
+        )
+    wheel = importlib.util.find_spec("ziglang")
+    zig = None if wheel is None or wheel.origin is None else os.path.dirname(wheel.origin)
+    wishes = [["cc"], ["gcc"], ["clang"]] if zig is None or not platform.ZIG_FIRST else []
+    for wish in [shlex.split(os.environ.get("CC", "")), *wishes]:
         found = shutil.which(wish[0]) if wish else None
         if found:
             return _native((found, *wish[1:]))
-    wheel = importlib.util.find_spec("ziglang")
-    if wheel is not None and wheel.origin is not None:
-        return _zig(os.path.dirname(wheel.origin))
+    if zig is not None:
+        return _zig(zig)
     raise CompileError(
         "no C compiler was found. Kernels run on the NumPy interpreter instead, slowly.\n"
         "Write instead:   pip install ziglang   (or install gcc or clang, or set CC)\n[no-compiler]"
@@ -131,9 +141,11 @@ def _asked(command: tuple[str, ...], known: str, real: str) -> tuple[str, tuple[
     A script or wrapper (ccache) hides which compiler runs: it is queried each time.
     """
     kept = None
-    if re.search("gcc|clang", os.path.basename(real)) and _is_binary(real):
+    with open(real, "rb") as file:
+        is_binary = file.read(2) != b"#!"
+    if is_binary and re.search("gcc|clang", os.path.basename(real)):
         with suppress(CompileError, OSError):  # a cache that cannot be used is refused where a kernel is compiled
-            kept = cache_directory() / f"{digest(known, processor(), *ASKED)}.version"
+            kept = cache_directory() / f"{digest(known, platform.processor(), *ASKED)}.version"
     said = None if kept is None else read_sealed(kept)
     if said is None:
         from subprocess import DEVNULL, PIPE, STDOUT, Popen
@@ -152,22 +164,12 @@ def _asked(command: tuple[str, ...], known: str, real: str) -> tuple[str, tuple[
     return version, tuple(OLDER) if older else ()
 
 
-def _is_binary(path: str) -> bool:
-    with open(path, "rb") as file:
-        return file.read(2) != b"#!"
-
-
 def _zig(package: str) -> Compiler:
-    """The compiler in the folder of the wheel. Not by `python -m ziglang`, which starts an interpreter each time.
-
-    It writes what debuggers need unless told not to, which takes a tenth of its time.
-    """
+    """The compiler in the folder of the wheel. Not by `python -m ziglang`, which starts an interpreter each time."""
     binary = os.path.join(package, "zig.exe" if os.name == "nt" else "zig")
-    command = (binary, "cc") if os.access(binary, os.X_OK) else (sys.executable, "-m", "ziglang", "cc")
     _log("compiling with the ziglang wheel: its very first kernel takes a few seconds")
-    seen = os.stat(binary if command[0] == binary else os.path.join(package, "__main__.py"))
-    identity = f"ziglang {package} {seen.st_size} {seen.st_mtime_ns}"
-    return Compiler(command, identity, ("-fno-sanitize=undefined", "-g0"))
+    seen = os.stat(binary)
+    return Compiler((binary, "cc"), f"ziglang {package} {seen.st_size} {seen.st_mtime_ns}", ZIG_FLAGS)
 
 
 def _log(text: str, *args: object) -> None:
@@ -176,30 +178,16 @@ def _log(text: str, *args: object) -> None:
     logging.getLogger("workbench").info(text, *args)
 
 
-@lru_cache(None)
-def processor() -> str:
-    """A text that identifies the processor, as `-march=native` sees it: model and feature flags."""
-    from pathlib import Path
-
-    try:
-        text = Path("/proc/cpuinfo").read_text()
-    except OSError:
-        return f"{platform.machine()} {platform.processor()}"
-    found = re.search(r"^(flags|Features)\s*:.*$", text, re.MULTILINE)
-    model = re.search(r"^model name\s*:.*$", text, re.MULTILINE)
-    return " ".join(m.group(0) for m in (found, model) if m) or platform.machine()
-
-
 def key(text: str, flags: tuple[str, ...] = ()) -> str:
     """The name of what `text` compiles to, here."""
     used = compiler()
     given = " ".join([*used.flags_for(text), *flags, *used.libraries(text, flags)])
-    return digest(without_comments(text), used.identity, given, processor())
+    return digest(without_comments(text), used.identity, given, platform.processor())
 
 
 def library_path(text: str, flags: tuple[str, ...] = ()) -> Path:
     """The path of the shared library of `text` in the cache, built or not."""
-    return cache_directory() / f"{key(text, flags)}.so"
+    return cache_directory() / f"{key(text, flags)}{platform.SUFFIX}"
 
 
 def build(text: str, flags: tuple[str, ...] = ()) -> Path:
@@ -242,6 +230,7 @@ def _compile(text: str, path: Path, flags: tuple[str, ...]) -> None:
         if not made.exists():
             raise refused(text, shlex.join(command), f"it said that all is well, and wrote nothing. {said}")
         write_sealed(path, made.read_bytes())
+        path.with_suffix(".lib").unlink(missing_ok=True)  # of a linker for Windows, beside what it links
 
 
 def _run(command: list[str], text: str, place: dict[str, str], patience: float | None) -> tuple[int | None, str]:
@@ -249,17 +238,13 @@ def _run(command: list[str], text: str, place: dict[str, str], patience: float |
 
     On a timeout or an exception its whole process group is ended, not the first process alone.
     """
-    import signal
     from subprocess import PIPE, Popen, TimeoutExpired
 
     with Popen(command, stdin=PIPE, stdout=PIPE, stderr=PIPE, env=place, start_new_session=True) as process:
         try:
             said = process.communicate(text.encode(), timeout=patience)[1]
         except BaseException as error:
-            if hasattr(os, "killpg"):
-                os.killpg(process.pid, signal.SIGTERM)  # not SIGKILL: it removes its files
-            else:
-                process.kill()
+            platform.end(process)
             if isinstance(error, TimeoutExpired):
                 return None, ""
             raise

@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-import ctypes
 import os
 from functools import cache
 from typing import TYPE_CHECKING
 
 from .c_compiler import build, library_path
 from .disk_cache import read_sealed
+from .platform import ctypes
 from .thread_pool import after_call, kernel_address, parallel
 
 if TYPE_CHECKING:

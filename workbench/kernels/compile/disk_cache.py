@@ -19,6 +19,7 @@ from typing import TYPE_CHECKING, Any
 
 from ...config import config
 from .compile_error import CompileError
+from .platform import OWNED
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -60,7 +61,8 @@ def cache_directory() -> Path:
 def _prepared(path: Path) -> Path:
     try:
         path.mkdir(mode=0o700, parents=True, exist_ok=True)
-        _make_private(path)
+        if OWNED:
+            _make_private(path)
     except OSError as e:
         return give_up(path, e)
     return path
@@ -102,7 +104,7 @@ def _make_private(path: Path) -> None:
     if not stat.S_ISDIR(seen.st_mode) and not stat.S_ISLNK(seen.st_mode):
         raise OSError(f"{path} is not a directory")
     seen = os.stat(path)
-    if hasattr(os, "geteuid") and seen.st_uid != os.geteuid():
+    if seen.st_uid != os.geteuid():
         raise CompileError(
             f"the cache directory {path} belongs to another user, who could put code into it.\n"
             f"Write instead:   WORKBENCH_CACHE=/a/directory/of/yours\n[cache-owner]"
@@ -147,7 +149,7 @@ def read_sealed(path: Path) -> bytes | None:
             data = file.read()
     except OSError:
         return None
-    ours = not hasattr(os, "geteuid") or (seen.st_uid == os.geteuid() and not seen.st_mode & 0o022)
+    ours = not OWNED or (seen.st_uid == os.geteuid() and not seen.st_mode & 0o022)
     whole = ours and len(data) > SEAL_SIZE and sealed(path.name, data[:-SEAL_SIZE]) == data
     return data[:-SEAL_SIZE] if whole else None
 

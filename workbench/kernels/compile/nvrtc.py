@@ -8,7 +8,6 @@ Nothing here imports CuPy before it is used.
 
 from __future__ import annotations
 
-import ctypes
 import importlib
 import importlib.util
 import sys
@@ -24,6 +23,7 @@ from . import cubin
 from .compile_error import CompileError, refused
 from .cubin import Resources
 from .disk_cache import cache_directory, cache_path, digest, give_up, read_sealed, without_comments, write_sealed
+from .platform import ctypes
 
 OPTIONS = ("--fmad=false", "--disable-warnings")
 BLOCK = 256

@@ -1,9 +1,13 @@
 #include <pthread.h>
 #include <sched.h>
 #include <stdint.h>
-#include <sys/syscall.h>
 #include <time.h>
 #include <unistd.h>
+#if defined(_WIN32)
+#include <windows.h>
+#elif defined(__linux__)
+#include <sys/syscall.h>
+#endif
 #if defined(__x86_64__) || defined(__i386__)
 #define PAUSE() __builtin_ia32_pause()
 #elif defined(__aarch64__)
@@ -28,15 +32,36 @@ static struct { int (*ensure)(void); void (*release)(int); int (*check)(void);
 static struct { void *type, *value, *trace; } raised;
 static __thread int mine;
 static int owned_by_main;
+static unsigned long main_thread; /* as Windows numbers them; elsewhere the system knows */
 int wb_stop;
 
 void wb_python(int (*ensure)(void), void (*release)(int), int (*check)(void),
-               void (*fetch)(void **, void **, void **), void (*normalize)(void **, void **, void **)) {
+               void (*fetch)(void **, void **, void **), void (*normalize)(void **, void **, void **),
+               unsigned long main) {
     python.ensure = ensure; python.release = release; python.check = check;
     python.fetch = fetch; python.normalize = normalize;
+    main_thread = main;
 }
 
-static int is_main(void) { return (int)syscall(SYS_gettid) == (int)getpid(); }
+static int is_main(void) {
+#if defined(_WIN32)
+    return GetCurrentThreadId() == main_thread;
+#elif defined(__APPLE__)
+    return pthread_main_np();
+#else
+    return (int)syscall(SYS_gettid) == (int)getpid();
+#endif
+}
+
+static int64_t processors(void) {
+#if defined(_WIN32)
+    SYSTEM_INFO system;
+    GetSystemInfo(&system);
+    return system.dwNumberOfProcessors;
+#else
+    return sysconf(_SC_NPROCESSORS_ONLN);
+#endif
+}
 
 int wb_asked(void) {
     if (mine) return __atomic_load_n(&owned_by_main, __ATOMIC_RELAXED) && __atomic_load_n(&wb_stop, __ATOMIC_RELAXED);
@@ -60,11 +85,11 @@ void *wb_raised(void) {
     return value;
 }
 
-enum { TICK_NS = 100000000, SLOTS = 256, LONG = 2000, SPIN = 500, SHORT = 200, PATIENCE = 32, LIGHT = 8, MOST = 65536 };
+enum { TICK_NS = 100000000, SLOTS = 256, MANY = 2000, SPIN = 500, FEW = 200, PATIENCE = 32, LIGHT = 8, MOST = 65536 };
 typedef void (*wb_kernel)(const void *, int64_t, int64_t);
 static pthread_mutex_t owner = PTHREAD_MUTEX_INITIALIZER, lock = PTHREAD_MUTEX_INITIALIZER;
 static pthread_cond_t wake = PTHREAD_COND_INITIALIZER, done = PTHREAD_COND_INITIALIZER;
-static int workers, prepared, spins = LONG; /* about a millisecond: most launches are over before a sleeper wakes */
+static int workers, prepared, spins = MANY; /* about a millisecond: most launches are over before a sleeper wakes */
 static uint64_t number, light;
 /* `word`: the number of the job << 16 | the pieces of a share << 8 | threads. What stands beside it is read only by
    those who have claimed a piece: it lasts until all pieces are done. */
@@ -160,7 +185,9 @@ static void forked(void) {
 static void grow(int wanted) {
     pthread_attr_t attributes;
     pthread_t made;
+#if !defined(_WIN32)
     if (!prepared) { prepared = 1; pthread_atfork(0, 0, forked); }
+#endif
     pthread_attr_init(&attributes);
     pthread_attr_setdetachstate(&attributes, PTHREAD_CREATE_DETACHED);
     for (intptr_t seat; workers < wanted; ++workers) {
@@ -168,7 +195,7 @@ static void grow(int wanted) {
         if (pthread_create(&made, &attributes, worker, (void *)seat)) break;
     }
     pthread_attr_destroy(&attributes);
-    if (workers >= sysconf(_SC_NPROCESSORS_ONLN)) __atomic_store_n(&spins, SHORT, __ATOMIC_RELAXED); /* they would spin
+    if (workers >= processors()) __atomic_store_n(&spins, FEW, __ATOMIC_RELAXED); /* they would spin
         while others have work */
 }
 

@@ -8,10 +8,11 @@ processors, launches of that kind run on their caller alone for a while.
 
 from __future__ import annotations
 
-import ctypes
+import threading
 from functools import lru_cache
 
 from .c_compiler import build
+from .platform import ctypes
 
 PIECES = 4  # of a share, where others may help
 
@@ -23,7 +24,8 @@ def _library() -> ctypes.CDLL:
     text = Path(__file__).with_name("pool.c").read_text("utf-8")
     made, python = ctypes.CDLL(str(build(text, ("-pthread",)))), ctypes.pythonapi
     names = "PyGILState_Ensure PyGILState_Release PyErr_CheckSignals PyErr_Fetch PyErr_NormalizeException".split()
-    made.wb_python(*[ctypes.cast(getattr(python, name), ctypes.c_void_p) for name in names])
+    functions = [ctypes.cast(getattr(python, name), ctypes.c_void_p) for name in names]
+    made.wb_python(*functions, ctypes.c_ulong(threading.main_thread().ident or 0))
     made.wb_raised.restype = ctypes.py_object
     whole, block = ctypes.c_int64, ctypes.c_void_p
     made.wb_parallel.argtypes, made.wb_parallel.restype = [block, ctypes.c_char_p, whole, whole, whole], None
@@ -63,6 +65,11 @@ def kernel_address(name: str) -> int:
 def loss() -> ctypes.c_int:
     """The settable back-off factor: launches run alone for this many times the time lost by sharing. 0: never."""
     return ctypes.c_int.in_dll(_library(), "wb_loss")
+
+
+def write(address: int, data: bytes) -> None:
+    """Copy bytes to an address."""
+    ctypes.memmove(address, data, len(data))
 
 
 def replay():

@@ -24,8 +24,10 @@ typedef __UINT32_TYPE__ uint32_t; typedef __UINT64_TYPE__ uint64_t;
 int printf(const char *, ...);
 void *realloc(void *, __SIZE_TYPE__);
 void free(void *);
-double wb_pow(double, double) __asm__("pow") __attribute__((const));
-float wb_powf(float, float) __asm__("powf") __attribute__((const));
+#define WB_TEXT(x) #x
+#define WB_LABEL(prefix, name) WB_TEXT(prefix) name
+double wb_pow(double, double) __asm__(WB_LABEL(__USER_LABEL_PREFIX__, "pow")) __attribute__((const));
+float wb_powf(float, float) __asm__(WB_LABEL(__USER_LABEL_PREFIX__, "powf")) __attribute__((const));
 
 //// CHECKS
 #define wb_in(i, n) ((uint64_t)(i) < (uint64_t)(n))

@@ -30,7 +30,8 @@ from .widget import Widget
 STAGE = ("camera.js", *(f"film_{part}.js" for part in "frames paint bar seed what_if stage".split()))
 FILM = ("elements.js", "ask.js", "late_messages.js", *STAGE, "film.js")
 PLAYED_MOST = 1_500_000  # bytes of a film that a notebook keeps
-PLAYED = """<style>.wb-poster:has(~.wb-played){{display:none}} .wb-played{{width:100%;height:680px;border:0}}</style>
+PLAYED = """<style>.wb-poster:has(~.wb-played){{display:none}} .wb-played{{width:100%;height:680px;border:0}}
+@media (scripting:none){{.wb-poster:has(~.wb-played){{display:block}} .wb-played{{display:none}}}}</style>
 <iframe class="wb-played" title="film without a kernel" sandbox="allow-scripts" loading="lazy" srcdoc='{page}'></iframe>
 """
 ARGUMENTS = ("points", "lines", "mesh", "field", "arrows", "colour", "view", "every", "against")

@@ -30,16 +30,21 @@ def seal(right: str, because: str = "") -> str:
     >>> wb.viz.predict("1 + 1?", ["1", "2"], wb.viz.seal("2")).chosen is None
     True
     """
-    return base64.urlsafe_b64encode(zlib.compress(json.dumps([right, because]).encode("utf-8"), 9)).decode("ascii")
+    return packed([right, because])
 
 
-def _opened(sealed: str) -> tuple[str, str]:
+def packed(values: list) -> str:
+    """Plain data as text that nobody reads by accident."""
+    return base64.urlsafe_b64encode(zlib.compress(json.dumps(values).encode("utf-8"), 9)).decode("ascii")
+
+
+def opened(sealed: str, instead: str) -> list:
+    """Two values that were `packed`. Raises ValueError, which says what should have been given instead."""
     try:
-        right, because = json.loads(zlib.decompress(base64.urlsafe_b64decode(sealed)))
+        right, beside = json.loads(zlib.decompress(base64.urlsafe_b64decode(sealed)))
+        return [right, beside]
     except (ValueError, TypeError, zlib.error):  # of characters that are no base64: a ValueError
-        text = f"the right answer is one of the answers, or sealed by wb.viz.seal(right, because); not {sealed!r}"
-        raise ValueError(text) from None
-    return right, because
+        raise ValueError(f"what is right is given as {instead}; not {sealed!r}") from None
 
 
 class Prediction(Saved, Widget):
@@ -58,7 +63,7 @@ class Prediction(Saved, Widget):
 
     def __init__(self, question: str, answers: Sequence[str], right: str, because: str = ""):
         if right not in answers:
-            right, because = _opened(right)
+            right, because = opened(right, "one of the answers, or wb.viz.seal(right, because)")
         if right not in answers:
             raise ValueError(f"the right answer is not among {list(answers)}")
         self._answer = {"right": right, "because": because}

@@ -19,6 +19,7 @@ import traitlets
 from ...arrays import allocation
 from ...arrays.array import array, read_values
 from ...display import png
+from ...kernels.compile.platform import in_background
 from ...kernels.types import Scalar
 from ...tapes.tape import Tape
 from ..data.seed_runs import KINDS, SeedRun, Seeds, cell_name
@@ -176,7 +177,7 @@ class SeedPanel(Saved, widgets.VBox):
                 self._answer(work)
         except Busy as busy:
             self._say(str(busy), wrong=True)
-            threading.Thread(target=self._later, args=(work,), daemon=True).start()
+            in_background(self._later, work)
 
     def _later(self, work: Callable[[], None]) -> None:
         """Handle the last request that met a busy lock, when it is free."""
@@ -294,7 +295,7 @@ class SeedPanel(Saved, widgets.VBox):
 
     def wait(self, timeout: float | None = None) -> None:
         """Block until the worker is done."""
-        if self._worker is not None:
+        if self._worker is not None and self._worker.is_alive():
             self._worker.join(timeout)
 
     def _measured(self) -> None:
@@ -305,9 +306,8 @@ class SeedPanel(Saved, widgets.VBox):
 
     def _start(self, work: Callable[[], None]) -> None:
         self._halt.clear()
-        self._worker = threading.Thread(target=self._work, args=(work,), daemon=True)
         self.stop.disabled = False
-        self._worker.start()
+        self._worker = in_background(self._work, work)
 
     def _work(self, work: Callable[[], None]) -> None:
         try:
