@@ -158,8 +158,10 @@ def picture(program: Program) -> list[Any]:
         )
         for e in tape.events
     ]
+    known = tape.needed.memories.items()
     noted = [
-        [order[a] for a in found] for found in (tape.active, tape.needed.begun, tape.needed.left, tape.needed.needs)
+        [order[a] for a in tape.active],
+        [(order[a], m.begun, m.left is not None, m.watched, [(n.span.offset, n.position) for n in m]) for a, m in known],
     ]
     names = {order[a.allocation]: tape.names.noted.get(id(a)) for a in tape.arrays.values()}
     origins = [[(s.offset, s.shape) for s, _ in (a.origins.spans if a.origins else ())] for a in order]

@@ -87,6 +87,11 @@ class Plan:
         return tuple(self.floats)
 
     @cached_property
+    def integer_reads(self) -> tuple[int, ...]:
+        """Positions of the arrays that are read and hold no floats."""
+        return tuple(k for k, _ in self.reads if k not in self.floats)
+
+    @cached_property
     def rereads(self) -> bool:
         """True if the launch may read memory that it writes."""
         read = {k for k, _ in self.reads}

@@ -189,9 +189,9 @@ class _Loop:
         spans = [a.span for a in self.state]
         for span in spans:
             inner.log.touched[span.allocation].add(span)  # no step starts a leaf
-            inner.needed.follow_left(span.allocation)
+            left = inner.needed.follow_left(span.allocation)
             if span.allocation.exposed:
-                inner.needed.left[span.allocation][span] = checksum_of(span)
+                left[span] = checksum_of(span)
                 inner.needed.guarded = True
         self.fresh = memory.next_id()
         with inner:

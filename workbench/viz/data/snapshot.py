@@ -312,12 +312,12 @@ def present(tape: Tape, a: Allocation) -> tuple[np.ndarray, np.ndarray, str]:
     """(a memory's present bytes, mask of those unchanged since the last event, a remark)."""
     data = on_host(a.bytes)
     known = np.ones(len(data), bool)
-    left = tape.needed.left.get(a)
-    if left is None and a not in tape.needed.needs:
+    notes = tape.needed.of(a)
+    if not notes.watched:
         return data, known, "as it is now: the tape does not watch this memory"
-    for span in tape.needed.changed.get(a, ()):
+    for span in notes.changed:
         byte_entries(span, known)[...] = False
-    for span, checksum in (left or {}).items():
+    for span, checksum in (notes.left or {}).items():
         if a.exposed and checksum != checksum_of(span):
             byte_entries(span, known)[...] = False
     return data, known, ""
@@ -342,10 +342,11 @@ def _restored(event: Event, a: Allocation) -> Iterator[tuple[Span, Any]]:
 
 def _watched(tape: Tape, a: Allocation) -> np.ndarray:
     """A mask of the bytes whose version the tape checks: a foreign write to them would be noticed."""
-    if a in tape.needed.left or (a in tape.needed.met and not a.exposed):
+    notes = tape.needed.of(a)
+    if notes.left is not None or (notes.met is not None and not a.exposed):
         return np.ones(a.nbytes, bool)
     found = np.zeros(a.nbytes, bool)
-    for need in tape.needed.needs.get(a, ()):
+    for need in notes:
         byte_entries(need.span, found)[...] = True
     return found
 
