@@ -101,22 +101,21 @@ class Allocation:
 
     is_gradient = False
     gradient_view: Any = None  # only gradient memory has one
+    version, blank, asked = 0, -1, False
+    watchers: Sequence[weakref.ref[Any]] = ()
+    grad: GradientMemory | None = None
+    grad_scale: int | None = None
+    origins: SpanIndex[tuple[Span, Any]] | None = None
+    awaited: Sequence[Any] = ()
+    _bytes: Any = None
 
     def __init__(self, owner: object, address: int, nbytes: int, device: Device, exposed: bool):
         self.id = next(_ids)
         self.owner, self.address, self.nbytes, self.device = owner, address, nbytes, device
-        self.version = 0
         self.exposed = exposed
-        self.watchers: list[weakref.ref[Any]] = []
-        self.required, self.retained, self.asked = WeakSpanSet(), WeakSpanSet(), False
-        self.grad: GradientMemory | None = None
+        self.required, self.retained = WeakSpanSet(), WeakSpanSet()
         self.names: dict[str, Span] = {}
         self.grad_notes: dict[Span, str] = {}
-        self.grad_scale: int | None = None
-        self.blank = -1
-        self._bytes: Any = None
-        self.origins: SpanIndex[tuple[Span, Any]] | None = None
-        self.awaited: Sequence[Any] = ()
 
     def __repr__(self) -> str:
         return f"m{self.id}"
@@ -286,17 +285,16 @@ class GradientMemory(Allocation):
     """
 
     is_gradient = True
+    publisher: tuple[int, Any] = (0, None)
+    previous_view: Any = None
+    read_at = stood_at = 0
+    _of: weakref.ref[Allocation] | None = None
+    _published: Any = None
+    _by_hand: np.ndarray | None = None
 
     def __init__(self, owner: object, address: int, nbytes: int, device: Device, exposed: bool):
         super().__init__(owner, address, nbytes, device, exposed)
-        self._of: weakref.ref[Allocation] | None = None
         self.written: dict[Span, None] = {}
-        self.publisher: tuple[int, Any] = (0, None)
-        self.gradient_view: Any = None
-        self.previous_view: Any = None
-        self.read_at = self.stood_at = 0
-        self._published: Any = None
-        self._by_hand: np.ndarray | None = None
 
     @property
     def of(self) -> Allocation | None:

@@ -22,20 +22,23 @@ from .host_values import shape_of
 from .span import ShapeLike, Span, row_strides
 
 _serials = itertools.count()  # one number per array, never the same again
-_numbers: dict[tuple, int] = {}
+_numbers: dict[tuple, tuple[int, int, bool]] = {}
 MOST_LAYOUTS = 1 << 14  # that are told by a number at once
 Key = int | np.integer | slice | EllipsisType | Sequence[Any]  # what arrays are indexed by
 _next = itertools.count()  # not the length of the dict: two threads may add to it at once
 
 
-def _layout_number(dtype: Type, shape: tuple[int, ...], strides: tuple[int, ...], ordinal: int) -> int:
-    """An id of (dtype, shape, byte strides, GPU ordinal): equal for equal layouts. It decides the code that runs."""
+def _layout(dtype: Type, shape: tuple[int, ...], strides: tuple[int, ...], ordinal: int) -> tuple[int, int, bool]:
+    """(id of a layout, number of elements, True for floats); the ordinal is that of the GPU.
+
+    The id is equal for equal layouts, and decides the code that runs.
+    """
     key = dtype, shape, strides, ordinal
     found = _numbers.get(key)
     if found is None:
         if len(_numbers) >= MOST_LAYOUTS:
             _numbers.clear()  # no number is given twice, so what is known of the old ones stays true
-        found = _numbers.setdefault(key, next(_next))
+        found = _numbers.setdefault(key, (next(_next), math.prod(shape), differentiable(dtype)))
     return found
 
 
@@ -64,10 +67,10 @@ class StridedArray:
     _offset: int
     _layout: int
     _packed: tuple[int, ...]
-    _span: Span | None
-    _data: Any
-    _grad: Any
-    _name: str | None
+    _span: Span | None = None
+    _data: Any = None
+    _grad: Any = None
+    _name: str | None = None
     _differentiable: bool
 
     def __setattr__(self, name: str, value: object) -> None:
@@ -80,7 +83,9 @@ class StridedArray:
     def span(self) -> Span:
         """The bytes of this array within its allocation."""
         if self._span is None:
-            self._span = Span(self.allocation, self._offset, self.shape, self.strides, itemsize_of(self.dtype))
+            made = Span(self.allocation, self._offset, self.shape, self.strides, itemsize_of(self.dtype))
+            object.__setattr__(self, "_span", made)
+            return made
         return self._span
 
     @property
@@ -186,13 +191,11 @@ def placed(kind: type[S], memory: Allocation, dtype: ElementType, shape: tuple, 
     """A new array of this class and layout (byte strides, byte offset) on `memory`. All arrays are made here."""
     made: Any = object.__new__(_Unplaced)
     made.dtype, made.shape, made.strides, made.ndim = dtype, shape, strides, len(shape)
-    made.size = math.prod(shape)
     made.allocation, made.device = memory, memory.device
     made._offset, made._address = offset, memory.address + offset
-    made._layout = _layout_number(dtype, shape, strides, memory.device.ordinal)
+    made._layout, made.size, made._differentiable = _layout(dtype, shape, strides, memory.device.ordinal)
     made._packed = (made._address, *shape, *strides)
-    made._span = made._data = made._grad = made._name = None
-    made._differentiable, made.serial = differentiable(dtype), next(_serials)
+    made.serial = next(_serials)
     if memory.grad_scale is None and made._differentiable:  # the first float array on the memory decides
         memory.grad_scale = 2 if is_half(dtype) else 1
     made.__class__ = kind

@@ -268,11 +268,12 @@ class NeededBytes:
         """
         a = span.allocation
         known = self.of(a)
-        if self.keeps_all or (self.walked and known.meeting(span)):
+        hit = known.meeting(span) if known.count else ()
+        if self.keeps_all or (self.walked and hit):
             event = Event(next(clock), FOREIGN, what, where or caller_where(), (), (span,))
             self.keep(span, event, known)
             self.log.events.append(event)
-        elif hit := known.meeting(span):
+        elif hit:
             where = where or caller_where()
             self.conflicts += [(need, what, where) for need in hit]
             known.drop(hit)  # once is enough to refuse the walk
