@@ -616,7 +616,8 @@ def about_to_write(spans: Iterable[Span], what: str, by: Recorder | None) -> Non
     alone = None if by is None else [weakref.ref(by)]
     for span in spans:
         a = span.allocation
-        if (a.watchers and a.watchers != alone) or a.origins or a.is_gradient or capture_log.opened is not None:
+        watched = a.watchers and a.watchers != alone
+        if watched or a.origins is not None or a.is_gradient or capture_log.opened is not None:
             a.about_to_write(span, what, None, by)
         else:
             a.version += 1

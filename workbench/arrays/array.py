@@ -88,7 +88,6 @@ class array(Foreign):
     """
 
     _fixed_ndim: int | None = None
-    _span: Span | None
     _layout: int
     _packed: tuple[int, ...]
     _offset: int
@@ -415,7 +414,7 @@ def span_of(a: array, box: Box | None) -> Span:
 
 def spans_of(flat: Sequence[Any], boxes: Iterable[tuple[int, Any]]) -> tuple[Span, ...]:
     """`span_of` for each (position in `flat`, box)."""
-    return tuple([flat[k]._span or flat[k].span if box is None else flat[k].span.part(box) for k, box in boxes])
+    return tuple([flat[k].span if box is None else flat[k].span.part(box) for k, box in boxes])
 
 
 def pack_values(flat: Sequence[Any]) -> list:

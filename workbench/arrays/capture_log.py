@@ -97,24 +97,12 @@ opened: CaptureRecorder | None = None  # in whatever thread; `active_capture()` 
 
 
 class _Told(threading.local):
-    """By thread the `tapes.call_script.CallScript` that is told of its launches and writes."""
+    """By thread the `tapes.call_script.CallScript` that is told of its launches and writes; None as a rule."""
 
     script: Any = None
 
 
-_told = _Told()
-
-
-def follow(script: object) -> None:
-    """Tell a script of what this thread launches and writes from now on; None: tell nobody."""
-    _told.script = script
-
-
-def script() -> Any:
-    """The script of this thread; None as a rule."""
-    return _told.script
-
-
+told = _Told()
 written_list: Any = None
 """The `call_list.CallList` that is being written, under `allocation.LOCK`; None as a rule."""
 
@@ -160,7 +148,7 @@ def stop() -> None:
 def refuse(what: str, instead: str = "the same line after the `with wb.capture()` block") -> None:
     """Raises LaunchError [capture] if a capture is open in this thread."""
     if active_capture() is not None:
-        jit = script()
+        jit = told.script
         text = f"{what} inside {'wb.capture()' if jit is None else f'@wb.jit {jit.name}'}."
         if jit is not None and "wb.capture()" in instead:
             instead = "the same line outside of the function, or @wb.jit(off=True)"

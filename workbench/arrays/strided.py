@@ -9,36 +9,42 @@ import itertools
 import math
 from collections.abc import Sequence
 from types import EllipsisType
-from typing import Any, Self, TypeVar, cast
+from typing import Any, NamedTuple, Self, TypeVar, cast
 
 import numpy as np
 
 from ..device import Device
 from ..errors import BoundsError, LaunchError
-from ..kernels.types import Struct, Type
+from ..kernels.types import Struct
 from .allocation import Allocation
 from .dtypes import DTypeLike, ElementType, differentiable, dtype_of, inner_shape, is_half, itemsize_of
 from .host_values import shape_of
 from .span import ShapeLike, Span, row_strides
 
 _serials = itertools.count()  # one number per array, never the same again
-_numbers: dict[tuple, tuple[int, int, bool]] = {}
+_numbers: dict[tuple, Layout] = {}
 MOST_LAYOUTS = 1 << 14  # that are told by a number at once
 Key = int | np.integer | slice | EllipsisType | Sequence[Any]  # what arrays are indexed by
 _next = itertools.count()  # not the length of the dict: two threads may add to it at once
 
 
-def _layout(dtype: Type, shape: tuple[int, ...], strides: tuple[int, ...], ordinal: int) -> tuple[int, int, bool]:
-    """(id of a layout, number of elements, True for floats); the ordinal is that of the GPU.
+class Layout(NamedTuple):
+    """What follows from dtype, shape, byte strides and GPU: `number` is equal for equal ones and decides what runs."""
 
-    The id is equal for equal layouts, and decides the code that runs.
-    """
+    number: int
+    size: int
+    itemsize: int
+    differentiable: bool
+
+
+def _layout_of(dtype: ElementType, shape: tuple[int, ...], strides: tuple[int, ...], ordinal: int) -> Layout:
     key = dtype, shape, strides, ordinal
     found = _numbers.get(key)
     if found is None:
         if len(_numbers) >= MOST_LAYOUTS:
             _numbers.clear()  # no number is given twice, so what is known of the old ones stays true
-        found = _numbers.setdefault(key, (next(_next), math.prod(shape), differentiable(dtype)))
+        made = Layout(next(_next), math.prod(shape), itemsize_of(dtype), differentiable(dtype))
+        found = _numbers.setdefault(key, made)
     return found
 
 
@@ -51,7 +57,8 @@ class StridedArray:
     _address    of the first element.
     _layout     number of the layout: equal for equal ones.
     _packed     address, shape and strides, as launches take them.
-    _span, _data, _grad   made when first asked for.
+    span       its bytes within the allocation.
+    _data, _grad   made when first asked for.
     serial      one number per object, never the same again.
     """
 
@@ -67,7 +74,7 @@ class StridedArray:
     _offset: int
     _layout: int
     _packed: tuple[int, ...]
-    _span: Span | None = None
+    span: Span
     _data: Any = None
     _grad: Any = None
     _name: str | None = None
@@ -78,15 +85,6 @@ class StridedArray:
             text = f"{self.label}.{name} = ... : an array keeps its memory and its layout."
             raise LaunchError(text, slug="layout", why="Launches and tapes remember both.", instead=_FIXED[name])
         object.__setattr__(self, name, value)
-
-    @property
-    def span(self) -> Span:
-        """The bytes of this array within its allocation."""
-        if self._span is None:
-            made = Span(self.allocation, self._offset, self.shape, self.strides, itemsize_of(self.dtype))
-            object.__setattr__(self, "_span", made)
-            return made
-        return self._span
 
     @property
     def data(self) -> Any:
@@ -178,6 +176,7 @@ _FIXED = dict.fromkeys(("shape", "ndim", "size", "strides"), "y = x.reshape(shap
     "device": "y = x.to(device)",
     "allocation": "x.assign(y)",
     "serial": "",
+    "span": "",
 }
 
 
@@ -193,7 +192,8 @@ def placed(kind: type[S], memory: Allocation, dtype: ElementType, shape: tuple, 
     made.dtype, made.shape, made.strides, made.ndim = dtype, shape, strides, len(shape)
     made.allocation, made.device = memory, memory.device
     made._offset, made._address = offset, memory.address + offset
-    made._layout, made.size, made._differentiable = _layout(dtype, shape, strides, memory.device.ordinal)
+    made._layout, made.size, itemsize, made._differentiable = _layout_of(dtype, shape, strides, memory.device.ordinal)
+    made.span = Span(memory, offset, shape, strides, itemsize)
     made._packed = (made._address, *shape, *strides)
     made.serial = next(_serials)
     if memory.grad_scale is None and made._differentiable:  # the first float array on the memory decides

@@ -22,14 +22,15 @@ from .race_check import races_of
 class Command(PlannedLaunch):
     """A launch with its arguments, planned and ready to run; `RecordedLaunch` is the one that users hold."""
 
+    declared: tuple[int, ...] = ()
+    held = False  # looked at again before each launch: see `kept`
+
     def __init__(
         self, program: Program, plan: Plan, flat: list[Any], seen: CachedLaunch | None = None, changed: bool = False
     ):
         """`changed`: its numbers differ from those in `cached`."""
-        self.program, self.plan, self.flat, self.cached = program, plan, flat, seen
+        self.program, self.plan, self.flat, self.places, self.cached = program, plan, flat, flat, seen
         self.values = pack_values(flat) if seen is None or changed else seen.values
-        self.places, self.declared = flat, ()
-        self.held = False  # looked at again before each launch: see `kept`
 
     def declare(self, args: Sequence[Any], kept: bool) -> None:
         """Note which of `args`, one for each flat parameter, are scalars with a gradient.
@@ -71,11 +72,11 @@ class Command(PlannedLaunch):
 
     def launch(self, record_tape: bool = True, frame: object = None) -> None:
         """Run it, recorded if a tape is open."""
-        frame = frame or sys._getframe(1)
-        plan, flat = self.plan, self.flat
-        if (script := capture_log.script()) is not None:
+        plan, flat, cached = self.plan, self.flat, self.cached
+        if (script := capture_log.told.script) is not None:
             script.launch(self)
-        if capture_log.opened is not None and (notes := capture_log.active_capture()) is not None and notes.late:
+        notes = None if capture_log.opened is None else capture_log.active_capture()
+        if notes is not None and notes.late:
             return self._wait()
         if self.held:
             self.check_handles()
@@ -86,17 +87,17 @@ class Command(PlannedLaunch):
             if tape is None:
                 event, writes = None, spans_of(flat, plan.writes)
             else:
-                event = tape.before_launch(self, frame)
+                event = tape.before_launch(self, frame or sys._getframe(1))
                 writes = event.writes
             memory.about_to_write(writes, self.program.name, tape)
             try:
                 if config.check_races and (finder := races_of(plan)) is not None:
                     finder.check(self)
                     finder.fix(self)
-                if (notes := capture_log.active_capture()) is not None:
+                if notes is not None:
                     self._note(notes)
-                elif self.cached is not None and plan.forward.native_call is not None and capture_log.opened is None:
-                    shared = self.cached.packed if self.values is self.cached.values else None
+                elif cached is not None and plan.forward.native_call is not None and capture_log.opened is None:
+                    shared = cached.packed if self.values is cached.values else None
                     plan.forward.native_call(shared or self._pack(), 0, plan.form.dims[0])
                 else:
                     plan.forward.run(self.values, self.views)

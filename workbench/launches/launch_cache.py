@@ -10,7 +10,7 @@ Nothing here keeps an array alive. `config.remember_launches = False` turns it o
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from operator import index
 from typing import Any, NamedTuple
 
@@ -63,7 +63,7 @@ class CachedLaunch:
     """A cached launch: plan and packed arguments for one key (grid and arrays).
 
     numbers   (position, argument, number passed on) of the value arguments that must be equal again: a guard.
-    free      those that may differ.
+    free      those that may differ. bare: True if there is neither.
     values    as `Signature.pack` takes them, with the numbers of the cached launch.
     packed    the block of arguments made of `values`.
     """
@@ -75,6 +75,10 @@ class CachedLaunch:
     plan: Plan
     values: list
     packed: bytes | None = None
+    bare: bool = field(init=False)
+
+    def __post_init__(self) -> None:
+        self.bare = not (self.numbers or self.free)
 
     def fits(self, flat: Sequence[Any]) -> bool:
         """True if the guarded numbers equal those of the cached launch."""
@@ -112,7 +116,7 @@ class LaunchCache:
         self.kernel, self.program = kernel, program
         self.count = len(program.params)
         self.arrays = program.array_positions
-        self.all_arrays = len(program.leaves) == len(self.arrays)
+        self.all_arrays, self.structless = len(program.leaves) == len(self.arrays), program.structless
         self.fixed = tuple([k for k in range(len(program.leaves)) if not (k in self.arrays or self._is_free(k))])
         self.cached = RecentlyUsed(MOST_PLANS if self.fixed else MOST)  # key -> CachedLaunch
         self.layouts = RecentlyUsed(MOST_PLANS)  # for arrays that are new: one launch of each form, with its plan
@@ -125,8 +129,6 @@ class LaunchCache:
     def key(self, dim: Any, flat: Sequence[Any]) -> tuple:
         """The cache key of a launch. Raises TypeError or AttributeError for arguments of other kinds."""
         grid = dim if dim.__class__ is int else tuple(map(index, dim))
-        if self.all_arrays:
-            return (grid, *[a.serial for a in flat])
         return (grid, *[flat[k].serial for k in self.arrays], *[flat[k] for k in self.fixed])
 
     def find(
@@ -136,8 +138,9 @@ class LaunchCache:
         if len(args) != self.count:
             return None
         try:
-            given = flat_of(self.program, args)
-            key = self.key(dim, given)
+            given = args if self.structless else flat_of(self.program, args)
+            simple = self.all_arrays and dim.__class__ is int
+            key = (dim, *[a.serial for a in given]) if simple else self.key(dim, given)
             known = self.cached.get(key)
             if known is None:
                 return self._alike(key, given, device, switches)
@@ -146,40 +149,40 @@ class LaunchCache:
             return None
         if known.device is not device or known.switches != switches:
             return None
-        if not self.kernel.reads(self.program) or not known.fits(given):
+        if not self.kernel.reads(self.program) or not (known.bare or known.fits(given)):
             return None
         flat = [*given]
-        changed = known.take(flat)
-        if changed is None:
-            return None
-        return known.plan, flat, known, changed
+        changed = not known.bare and known.take(flat)
+        return None if changed is None else (known.plan, flat, known, changed)
 
     def _alike(
         self, key: tuple, given: Sequence[Any], device: DeviceLike, switches: int
     ) -> tuple[Plan, list, None, bool] | None:
         """As `find`, for new arrays: by an entry for others of the same layouts, none aliased. Returns no entry."""
-        known = (
-            self.layouts.find(self._layout(key, given, device, switches)) if hash(key) not in self.seen_once else None
-        )
-        if known is None or not self.kernel.reads(self.program) or not known.fits(given):
+        number = hash(key)
+        known = None
+        if number not in self.seen_once:
+            known = self.layouts.find(self._layout(key, given, device, switches))
+        if known is None or not self.kernel.reads(self.program) or not (known.bare or known.fits(given)):
             return None
         flat = [*given]
-        if known.take(flat) is None:
+        if not known.bare and known.take(flat) is None:
             return None
-        self._note_once(key)
+        self._note_once(number)
         return known.plan, flat, None, True
 
     def _layout(self, key: tuple, given: Sequence[Any], device: DeviceLike, switches: int) -> tuple | None:
         """The key of everything a plan depends on; None if arguments are no arrays, or two share an allocation."""
-        arrays = [given[k] for k in self.arrays]
-        if any(a.__class__ is not array for a in arrays) or len({a.allocation for a in arrays}) < len(arrays):
+        arrays = given if self.all_arrays else [given[k] for k in self.arrays]
+        memories = {a.allocation for a in arrays if a.__class__ is array}
+        if len(memories) < len(arrays):
             return None
         return (key[0], switches, device, *layout_numbers(arrays), *key[1 + len(arrays) :])
 
-    def _note_once(self, key: tuple) -> None:
+    def _note_once(self, number: int) -> None:
         if len(self.seen_once) >= MOST:
             self.seen_once.clear()
-        self.seen_once.add(hash(key))
+        self.seen_once.add(number)
 
     def remember(
         self, dim: GridLike, args: tuple, device: DeviceLike, switches: int, command: PlannedLaunch
@@ -195,7 +198,7 @@ class LaunchCache:
         except (TypeError, AttributeError):  # a number of another kind
             return None
         if first:
-            self._note_once(key)
+            self._note_once(hash(key))
             if layout is None or layout in self.layouts:
                 return None
         if any(given[k].__class__ not in _NUMBERS for k in self.fixed):

@@ -192,14 +192,14 @@ def plan(
 
 def switches(bounds: bool | str | None = None) -> int:
     """The number that stands for the switches as they are for a launch made now. `bounds`: see `tests_indices`."""
-    return 2 * config.switches + tests_indices(bounds)
+    if bounds is None:
+        bounds = config.check_bounds
+    return 2 * config.switches + (bounds is True or (bounds is False and memory.recorder() is not None))
 
 
 def tests_indices(bounds: bool | str | None = None) -> bool:
     """True if a launch made now tests indices that depend on data. `bounds`: its own `check_bounds`, or None."""
-    if bounds is None:
-        bounds = config.check_bounds
-    return bounds is True or (bounds is False and memory.recorder() is not None)
+    return switches(bounds) % 2 == 1
 
 
 def _moved(plan: Plan, flat: list[Any]) -> Plan | None:

@@ -108,8 +108,8 @@ def refusal(name: str, text: str, where: Where | None = None, instead: str = _IN
 @contextmanager
 def scripted(script: CallScript) -> Iterator[None]:
     """Context in which what this thread launches and writes is told to `script`."""
-    capture_log.follow(script)
+    capture_log.told.script = script
     try:
         yield
     finally:
-        capture_log.follow(None)
+        capture_log.told.script = None
