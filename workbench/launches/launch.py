@@ -1,7 +1,8 @@
 """Launches: arguments are checked, a plan is looked up, and the kernel runs, recorded if a tape is open.
 
-Ways in: 1. the launch cache knows the grid and the arrays, or their layouts (`LaunchCache.find`); 2. arguments are checked and a
-plan is looked up or made (`_launch_anew`); 3. a command that was kept is launched again (`RecordedLaunch.launch`).
+Ways in: 1. the launch cache knows the grid and the arrays, or their layouts (`LaunchCache.find`); 2. arguments are
+checked and a plan is looked up or made (`_launch_anew`); 3. a command that was kept is launched again
+(`RecordedLaunch.launch`).
 Ways to run, in this order: 1. it waits for the replays of an open capture, where what it takes is built there
 (`Command._wait`); 2. it runs and is noted for the replays (`Command._note`); 3. one call of compiled code with the
 packed arguments (`Executable.native_call`); 4. the interpreter, a GPU, sums in shares and what can fail

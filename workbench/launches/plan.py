@@ -87,9 +87,14 @@ class Plan:
         return tuple(self.floats)
 
     @cached_property
-    def integer_reads(self) -> tuple[int, ...]:
-        """Positions of the arrays that are read and hold no floats."""
-        return tuple(k for k, _ in self.reads if k not in self.floats)
+    def only_floats(self) -> bool:
+        """True if all arrays are of floats."""
+        return len(self.floats) == len(self.program.array_positions)
+
+    @cached_property
+    def written_positions(self) -> frozenset[int]:
+        """Positions of the arrays that the launch writes."""
+        return frozenset(k for k, _ in self.writes)
 
     @cached_property
     def rereads(self) -> bool:

@@ -14,7 +14,7 @@ from typing import Any
 import numpy as np
 
 from ..arrays.allocation import Allocation, clock as clock
-from ..arrays.array import array
+from ..arrays.array import array, spans_of
 from ..arrays.ports import version_counters
 from ..arrays.span import Span
 from ..device import on_host
@@ -60,16 +60,25 @@ class Event:
         kind: Kind,
         label: str,
         place: Any,
-        reads: tuple[Span, ...] = (),
+        reads: tuple[Span, ...] | None = (),
         writes: tuple[Span, ...] = (),
         command: Any = None,
         arrays: tuple[array, ...] = (),
     ):
         self.id, self.kind, self.label = id, kind, label
         self.place = place  # Where, or (code, its present instruction) until somebody asks
-        self.reads, self.writes, self.command = reads, writes, command
+        self.writes, self.command = writes, command
+        if reads is not None:
+            self.reads = reads
         if arrays:
             self.arrays = arrays
+
+    def __getattr__(self, name: str) -> Any:
+        """`reads`, where they were given as None: those of the launch, worked out when first asked for."""
+        if name != "reads" or self.__dict__.get("command") is None:
+            raise AttributeError(name)
+        self.reads: tuple[Span, ...] = spans_of(self.command.flat, self.command.plan.reads)
+        return self.reads
 
     @property
     def stamp(self) -> int:

@@ -52,8 +52,9 @@ class MemoryNotes:
 
     def append(self, need: Need) -> None:
         if self.recent is None:
-            self.recent = []
-        self.recent.append(need)
+            self.recent = [need]
+        else:
+            self.recent.append(need)
         self.last = need.span
         self.count += 1
 
@@ -89,7 +90,8 @@ _NOTHING = MemoryNotes()
 class NeededBytes:
     """Bytes that the adjoints of a tape will read, and the changes that have spoilt some.
 
-    memories   what is known of each memory. followed: the scalar type of those that active launches have touched.
+    memories   what is known of each memory. followed: ids of arrays of floats on them
+               that a launch with an adjoint has touched.
     exposed    True if any of them is exposed. guarded: if there is anything in `left` or `changed` to compare with.
     conflicts  reasons to refuse the walk. failure: the launch that broke off.
     walked     True once a backward has been: what others overwrite is kept from then on instead of refused.
@@ -103,7 +105,7 @@ class NeededBytes:
     def clear(self) -> None:
         """Forget all needs and conflicts."""
         self.memories: dict[Allocation, MemoryNotes] = {}
-        self.followed: dict[Allocation, Any] = {}
+        self.followed: dict[int, None] = {}
         self.exposed = self.guarded = False
         self.conflicts: list[tuple[Need, str, Where | None] | GradientError] = []
         self.failure: tuple[Event, BaseException] | None = None
@@ -131,7 +133,9 @@ class NeededBytes:
 
     def need(self, span: Span, event: Event, position: int) -> None:
         """Note that the adjoint of this event will read these bytes of its argument at `position`."""
-        known = self.notes(span.allocation)
+        known = self.memories.get(span.allocation)
+        if known is None or not known.watched:
+            known = self.notes(span.allocation)
         if known.last is span:
             return
         need = Need(span, event, position)

@@ -17,7 +17,7 @@ from typing import Any, Self
 
 from ..arrays import allocation as memory, capture_log
 from ..arrays.allocation import Allocation, GradientMemory
-from ..arrays.array import array, spans_of, whole_memory
+from ..arrays.array import array, span_of, spans_of, whole_memory
 from ..arrays.provenance import HostRead
 from ..arrays.read_values import ReadValues
 from ..arrays.span import Span
@@ -151,52 +151,63 @@ class Recording:
             self.host.look(command, self.numbers)
             command = self.host.declared(command, self.numbers)
             constants = self.host.of_constants(command)
-        plan, flat, needed = command.plan, command.flat, self.needed
-        reads, writes, at = spans_of(flat, plan.reads), spans_of(flat, plan.writes), (frame.f_code, frame.f_lasti)
-        event = Event(next(clock), kinds.LAUNCH, plan.program.name, at, reads, writes, command)
+        plan, flat, needed, arrays = command.plan, command.flat, self.needed, self.arrays
+        writes, followed = spans_of(flat, plan.writes), needed.followed
+        event = Event(
+            next(clock), kinds.LAUNCH, plan.program.name, (frame.f_code, frame.f_lasti), None, writes, command
+        )
         if constants:
             event.constants = constants
-        followed, late = needed.followed, []
+        late = [k for k in plan.floats if id(flat[k]) not in followed]
         if command.declared:
             mask = self._activate_declared(event, command)
         else:
-            late = [k for k, type in plan.floats.items() if followed.get(flat[k].allocation) is not type]
             mask = self._activate(event, plan, flat, late) if late else plan.all_floats
-        back = None
+        memories, back = needed.memories, None
         if not plan.float_writes.isdisjoint(mask):
             back = event.reverse = plan.derived.get(mask) or self._adjoint(plan, mask)
             for k, box in back.needs:
-                needed.need(flat[k].span if box is None else flat[k].span.part(box), event, k)
-            for k in (*late, *plan.integer_reads):
-                if (a := flat[k].allocation) in self.active:
-                    needed.follow_left(a)
-                    if k in plan.floats and self.scalars.get(a) is plan.floats[k]:
-                        followed[a] = plan.floats[k]
-        for span in event.reads:
-            if span.allocation.origins:
-                self.border.meet(span)
+                a = flat[k]
+                span = a.span if box is None else a.span.part(box)
+                known = memories.get(a.allocation)
+                if known is None or known.last is not span:
+                    needed.need(span, event, k)
+            self._follow(plan, flat, late)
+        for k, box in plan.reads:
+            if flat[k].allocation.origins is not None:
+                self.border.meet(span_of(flat[k], box))
         if needed.guarded:
             needed.check_left(event)
-        memories, arrays = needed.memories, self.arrays
         for (k, _), span in zip(plan.writes, writes):
             memory = span.allocation
-            known = memories.get(memory) or needed.notes(memory, watch=False)
+            known = memories.get(memory) or needed.notes(memory, watch=back is not None)
             if not known.begun:
                 known.begun = True
                 if plan.rereads or id(flat[k]) in arrays:
                     needed.keep_start(event, flat[k], span)
-            if known.left is None and back is not None:
-                needed.follow_left(memory)
-            if memory.origins and k in plan.covered:
+            if memory.origins is not None and k in plan.covered:
                 memory.forget_origins(span)
             if known.count and not needed.keeps_all:
                 needed.keep(span, event, known)
-        for k in plan.program.array_positions:
+        for k in late if plan.only_floats else plan.program.array_positions:
             a = flat[k]
             arrays[id(a)] = a
         if needed.keeps_all:
             needed.keep_before(event)
         return event
+
+    def _follow(self, plan: Plan, flat: list, late: list[int]) -> None:
+        """A change of memory that a launch with an adjoint touches is a conflict from now on; `late` as in `_activate`.
+
+        What it only reads counts where it is on an active path.
+        """
+        needed, written = self.needed, plan.written_positions
+        for k in late if plan.only_floats else plan.program.array_positions:
+            a = flat[k].allocation
+            if k in written or a in self.active:
+                needed.follow_left(a)
+            if k in plan.floats and self.scalars.get(a) is plan.floats[k]:
+                needed.followed[id(flat[k])] = None
 
     def _activate(self, event: Event, plan: Plan, flat: list, late: list[int]) -> tuple[int, ...]:
         """Mark memory as active that depends on something with `requires_grad`. Returns positions of active arrays.
