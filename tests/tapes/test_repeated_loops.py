@@ -161,7 +161,7 @@ def picture(program: Program) -> list[Any]:
     known = tape.needed.memories.items()
     noted = [
         [order[a] for a in tape.active],
-        [(order[a], m.begun, m.left is not None, m.watched, [(n.span.offset, n.position) for n in m]) for a, m in known],
+        [(order[a], m.begun, m.followed, m.watched, [(n.span.offset, n.position) for n in m]) for a, m in known],
     ]
     names = {order[a.allocation]: tape.names.noted.get(id(a)) for a in tape.arrays.values()}
     origins = [[(s.offset, s.shape) for s, _ in (a.origins.spans if a.origins else ())] for a in order]

@@ -59,6 +59,10 @@ class Placed(Protocol):
 class Recorder(Protocol):
     """A tape that is recording: it gets every host write as an event (`host_event`)."""
 
+    @property
+    def alone(self) -> Sequence[Any]:
+        """The `watchers` of each memory that only this tape watches."""
+
     def crossed(self, span: Span, run: Any) -> None:
         """Called before this tape overwrites bytes of `span`, which another tape wrote during `run`."""
 
@@ -613,11 +617,15 @@ def host_write(
 
 def about_to_write(spans: Iterable[Span], what: str, by: Recorder | None) -> None:
     """Call `Allocation.about_to_write` for the spans that a launch is about to change."""
-    alone = None if by is None else [weakref.ref(by)]
+    alone = None if by is None else by.alone
     for span in spans:
         a = span.allocation
-        watched = a.watchers and a.watchers != alone
-        if watched or a.origins is not None or a.is_gradient or capture_log.opened is not None:
+        if (
+            (a.watchers and a.watchers is not alone)
+            or a.origins is not None
+            or a.is_gradient
+            or capture_log.opened is not None
+        ):
             a.about_to_write(span, what, None, by)
         else:
             a.version += 1

@@ -194,10 +194,11 @@ class Border:
             return
         last: dict[Span, bool] = {}
         self._constants.follow()
+        constants = self._constants.events
         for event in reversed(events):
             for span, live in self._written(event):
                 if span not in last:
-                    last[span] = live and event not in self._constants
+                    last[span] = live and event not in constants
         run.wrote.update([span.allocation.id for span in last])
         if not any(last.values()):
             return

@@ -277,7 +277,7 @@ def _unchanged_since(tape: Tape, event: Event, span: Span) -> bool:
     a = span.allocation
     later = tape.events[tape.events.index(event) :]
     written = any(s.overlaps(span) is not False for e in later for s in e.writes)
-    return tape.needed.of(a).left is not None and not (a.exposed or written or tape.needed.has_changed(span))
+    return tape.needed.of(a).followed and not (a.exposed or written or tape.needed.has_changed(span))
 
 
 def _host(tape: Tape, event: Event, space: Workspace, after: dict) -> None:

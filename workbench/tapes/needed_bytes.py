@@ -9,6 +9,7 @@ from __future__ import annotations
 import weakref
 from collections.abc import Iterable, Iterator
 from itertools import chain
+from types import MappingProxyType
 from typing import Any
 
 from ..arrays.allocation import Allocation, caller_where
@@ -32,15 +33,16 @@ class MemoryNotes:
 
     watched   True if the tape is told of changes. begun: if an event has written it. cut: if a cut made it, which is a
               leaf once it is given requires_grad.
-    left      touched on active paths: span -> checksum, once exposed. None: on none so far.
-    changed   of these, written since by somebody else: a dict of spans, once there are any.
+    followed  True if an event on an active path has touched it: a change between two events is a conflict then.
+    left      span -> checksum of what such events left, once it is exposed.
+    changed   what somebody else has written since: a dict of spans, once there are any.
     met       with keep="all": how many events there were when it was met or exposed, and its checksum if exposed.
     """
 
     count = 0
     last: Span | None = None
-    watched = begun = cut = False
-    left: dict[Span, int] | None = None
+    watched = begun = cut = followed = False
+    left: Any = MappingProxyType({})
     changed: Any = ()
     met: tuple[int, int | None] | None = None
     _index: Intervals[Need] | None = None
@@ -100,6 +102,7 @@ class NeededBytes:
     def __init__(self, keep: str, log: EventLog, names: TapeNames, tape: weakref.ref[Any]) -> None:
         self.keeps_all = keep == "all"
         self.log, self.names, self._tape = log, names, tape
+        self.alone = [tape]  # the watchers of each memory that nobody else watches
         self.clear()
 
     def clear(self) -> None:
@@ -126,9 +129,12 @@ class NeededBytes:
             known = self.memories[a] = MemoryNotes()
         if watch and not known.watched:
             known.watched, self.exposed = True, self.exposed or a.exposed
-            tape = self._tape()
-            assert tape is not None
-            a.watch(tape)
+            for ref in a.watchers:
+                if ref() is not None:
+                    a.watch(self._tape())  # pyright: ignore[reportArgumentType]  it is alive
+                    break
+            else:
+                a.watchers = self.alone
         return known
 
     def need(self, span: Span, event: Event, position: int) -> None:
@@ -160,31 +166,33 @@ class NeededBytes:
                 notes = self.notes(span.allocation)
                 notes.met = notes.met or (number, None)
 
-    def follow_left(self, a: Allocation) -> dict[Span, int]:
-        """From now on a change of this memory between two events is a conflict. Returns its `left`."""
+    def follow(self, a: Allocation) -> MemoryNotes:
+        """From now on a change of this memory between two events is a conflict."""
         known = self.notes(a)
-        if known.left is None:
-            known.left = {}
-        return known.left
+        known.followed = True
+        return known
 
     def remember_left(self, event: Event) -> None:
         """Checksum the exposed memory that an event read or wrote: unrecorded changes until the next are conflicts."""
         for span in event.writes:
-            left = self.follow_left(span.allocation)
+            known = self.follow(span.allocation)
             if span.allocation.exposed:
-                for old in [s for s in left if s.overlaps(span) is not False]:
-                    del left[old]
-                    if not span.contains(old):
-                        left[old] = checksum_of(old)
-                left[span] = checksum_of(span)
+                met = [s for s in known.left if s.overlaps(span) is not False]
+                kept = {s: sum for s, sum in known.left.items() if s not in met}
+                known.left = kept | {s: checksum_of(s) for s in (*met, span) if s is span or not span.contains(s)}
                 self.guarded = True
         for span in event.reads:  # a leaf that changes between two readings is two leaves
             if span.allocation not in self.log.active:
                 continue
-            left = self.follow_left(span.allocation)
-            if span.allocation.exposed and span not in left:
-                left[span] = checksum_of(span)
-                self.guarded = True
+            known = self.follow(span.allocation)
+            if span.allocation.exposed and span not in known.left:
+                self.note_left(span)
+
+    def note_left(self, span: Span) -> None:
+        """Checksum exposed bytes that an event left."""
+        known = self.follow(span.allocation)
+        known.left = {**known.left, span: checksum_of(span)}
+        self.guarded = True
 
     def check_left(self, event: Event) -> None:
         """Note a conflict where this event touches bytes that changed, unrecorded, since an earlier one did."""
@@ -195,10 +203,9 @@ class NeededBytes:
                 if not (plain and span in event.writes and span.contains(old)):
                     self.conflicts.append(self._unrecorded(old, event))
                 del known.changed[old]
-            left = known.left or {}
-            for old in [s for s in left if s.overlaps(span) is not False]:
-                if left[old] != checksum_of(old):
-                    del left[old]
+            for old in [s for s in known.left if s.overlaps(span) is not False]:
+                if known.left[old] != checksum_of(old):
+                    del known.left[old]
                     self.conflicts.append(self._unrecorded(old, event))
 
     def _unrecorded(self, span: Span, event: Event) -> GradientError:
@@ -281,7 +288,7 @@ class NeededBytes:
             where = where or caller_where()
             self.conflicts += [(need, what, where) for need in hit]
             known.drop(hit)  # once is enough to refuse the walk
-        if known.left is not None and (not known.cut or self.log.follows(a)):
+        if known.followed and (not known.cut or self.log.follows(a)):
             known.changed = known.changed or {}
             known.changed[span] = None
             self.guarded = True
@@ -293,10 +300,10 @@ class NeededBytes:
             known.met = len(events), checksum_of(allocation.span())
         for need in known:
             need.checksum = checksum_of(need.span)
-        if (left := known.left) is not None:
+        if known.followed:
             touched = (span for event in events for span in (*event.writes, *event.reads))
             spans = (span for span in touched if span.allocation is allocation)
-            left.update((span, checksum_of(span)) for span in dict.fromkeys(spans))
+            known.left = {span: checksum_of(span) for span in dict.fromkeys(spans)}
             self.guarded = True
 
     def spoil(self, event: Event) -> None:

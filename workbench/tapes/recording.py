@@ -172,7 +172,12 @@ class Recording:
                 known = memories.get(a.allocation)
                 if known is None or known.last is not span:
                     needed.need(span, event, k)
-            self._follow(plan, flat, late)
+            for k in late if plan.only_floats else plan.program.array_positions:
+                memory, type = flat[k].allocation, plan.floats.get(k)
+                if k in plan.written_positions or memory in self.active:
+                    needed.follow(memory)
+                if type is not None and self.scalars.get(memory) is type:
+                    followed[id(flat[k])] = None
         for k, box in plan.reads:
             if flat[k].allocation.origins is not None:
                 self.border.meet(span_of(flat[k], box))
@@ -195,19 +200,6 @@ class Recording:
         if needed.keeps_all:
             needed.keep_before(event)
         return event
-
-    def _follow(self, plan: Plan, flat: list, late: list[int]) -> None:
-        """A change of memory that a launch with an adjoint touches is a conflict from now on; `late` as in `_activate`.
-
-        What it only reads counts where it is on an active path.
-        """
-        needed, written = self.needed, plan.written_positions
-        for k in late if plan.only_floats else plan.program.array_positions:
-            a = flat[k].allocation
-            if k in written or a in self.active:
-                needed.follow_left(a)
-            if k in plan.floats and self.scalars.get(a) is plan.floats[k]:
-                needed.followed[id(flat[k])] = None
 
     def _activate(self, event: Event, plan: Plan, flat: list, late: list[int]) -> tuple[int, ...]:
         """Mark memory as active that depends on something with `requires_grad`. Returns positions of active arrays.
@@ -259,7 +251,7 @@ class Recording:
         for k in command.declared:
             a = command.places[k]
             self.log.activate(a, plan.program.name)
-            self.needed.follow_left(a.allocation)  # a change between two launches that take it must be an event
+            self.needed.follow(a.allocation)  # a change between two launches that take it must be an event
             for j in plan.float_writes:
                 self.active[flat[j].allocation] = None
         event.reads += tuple([command.places[k].span for k in command.declared])
@@ -470,6 +462,11 @@ class Recording:
             self.needed.remember_left(event)
 
     # ---- as a watcher of memory
+
+    @property
+    def alone(self) -> list[weakref.ref[Any]]:
+        """The `watchers` of each memory that only this tape watches."""
+        return self.needed.alone
 
     @property
     def deaf(self) -> bool:

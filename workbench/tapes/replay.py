@@ -364,14 +364,14 @@ def _started(tape: Tape, n: int, span: Span) -> bool:
     """True if the walk can put back what event `n` found in these bytes, which no sure write has made."""
     event, known = tape.events[n], tape.needed.of(span.allocation)
     needed = any(need.event.id <= event.id and need.span.contains(span) for need in known)
-    watched = known.left is not None and event.reverse is not None
+    watched = known.followed and event.reverse is not None
     writer = next((e for e in tape.events[n:] if any(s.overlaps(span) is not False for s in e.writes)), None)
     if writer is not None:
         return watched and any(kept.span.contains(span) for kept in writer.kept)
     if tape.needed.has_changed(span):
         return False
     exposed = span.allocation.exposed
-    return needed or (watched and (not exposed or (known.left or {}).get(span) == checksum_of(span)))
+    return needed or (watched and (not exposed or known.left.get(span) == checksum_of(span)))
 
 
 def _probably_started(tape: Tape, span: Span) -> bool:

@@ -127,7 +127,7 @@ class Seeds:
         with memory.LOCK:
             a = self.at(self.y)
             needed = self.tape.needed
-            left = (needed.of(a.allocation).left or {}).get(a.span)
+            left = needed.of(a.allocation).left.get(a.span)
             exposed = a.allocation.exposed and left is not None
             if needed.has_changed(a.span) or (exposed and left != checksum_of(a.span)):
                 text = f"{self.output!r} was changed since the tape wrote it: what it holds is no output of the tape."

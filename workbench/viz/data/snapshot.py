@@ -317,7 +317,7 @@ def present(tape: Tape, a: Allocation) -> tuple[np.ndarray, np.ndarray, str]:
         return data, known, "as it is now: the tape does not watch this memory"
     for span in notes.changed:
         byte_entries(span, known)[...] = False
-    for span, checksum in (notes.left or {}).items():
+    for span, checksum in notes.left.items():
         if a.exposed and checksum != checksum_of(span):
             byte_entries(span, known)[...] = False
     return data, known, ""
@@ -343,7 +343,7 @@ def _restored(event: Event, a: Allocation) -> Iterator[tuple[Span, Any]]:
 def _watched(tape: Tape, a: Allocation) -> np.ndarray:
     """A mask of the bytes whose version the tape checks: a foreign write to them would be noticed."""
     notes = tape.needed.of(a)
-    if notes.left is not None or (notes.met is not None and not a.exposed):
+    if notes.followed or (notes.met is not None and not a.exposed):
         return np.ones(a.nbytes, bool)
     found = np.zeros(a.nbytes, bool)
     for need in notes:
