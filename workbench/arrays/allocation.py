@@ -26,7 +26,7 @@ from ..errors import LaunchError, Where
 from ..tables import bytes_text
 from . import capture_log
 from .address_ranges import AddressRanges
-from .interval_index import SpanIndex, WeakSpanSet
+from .interval_index import NO_SPANS, SpanIndex, WeakSpanSet
 from .span import AddressedMemory, Span, byte_entries
 
 LOCK = threading.RLock()
@@ -106,6 +106,8 @@ class Allocation:
     is_gradient = False
     gradient_view: Any = None  # only gradient memory has one
     version, blank, asked = 0, -1, False
+    required: WeakSpanSet = NO_SPANS
+    retained: WeakSpanSet = NO_SPANS
     watchers: Sequence[weakref.ref[Any]] = ()
     grad: GradientMemory | None = None
     grad_scale: int | None = None
@@ -117,7 +119,6 @@ class Allocation:
         self.id = next(_ids)
         self.owner, self.address, self.nbytes, self.device = owner, address, nbytes, device
         self.exposed = exposed
-        self.required, self.retained = WeakSpanSet(), WeakSpanSet()
         self.names: dict[str, Span] = {}
         self.grad_notes: dict[Span, str] = {}
 
@@ -249,6 +250,14 @@ class Allocation:
         return self.origins.copy() if self.origins else None
 
     # ---- gradients
+
+    def mark(self, kind: str, spans: Iterable[Span]) -> None:
+        """Ask for the gradients of spans: as "required", or as "retained"."""
+        if getattr(self, kind) is NO_SPANS:
+            setattr(self, kind, WeakSpanSet())
+        for span in spans:
+            getattr(self, kind).add(span)
+        self.note_asked()
 
     def note_asked(self) -> None:
         """Update `asked`; call when `required` or `retained` has changed."""

@@ -39,7 +39,6 @@ from .host_reads import origin_of, received, stripped
 from .host_values import components_error, converted_values, element_value, filled, inferred, is_element, shape_of
 from .host_writes import check_same, put, write_array, write_gradient, write_value, write_values
 from .indexed import indexedarray
-from .interval_index import SpanSet
 from .missing_methods import check_is_array, install
 from .names import variable_of
 from .other_libraries import Foreign
@@ -179,7 +178,7 @@ class array(Foreign):
 
     @requires_grad.setter
     def requires_grad(self, on: bool) -> None:
-        self._mark(self.allocation.required, on, "requires_grad")
+        self._mark("required", on, "requires_grad")
 
     @property
     def retain_grad(self) -> bool:
@@ -188,9 +187,10 @@ class array(Foreign):
 
     @retain_grad.setter
     def retain_grad(self, on: bool) -> None:
-        self._mark(self.allocation.retained, on, "retain_grad")
+        self._mark("retained", on, "retain_grad")
 
-    def _mark(self, marks: SpanSet, on: bool, what: str) -> None:
+    def _mark(self, kind: str, on: bool, what: str) -> None:
+        marks = getattr(self.allocation, kind)
         if not on:
             marks.drop(self.span)
             self.allocation.note_asked()
@@ -202,8 +202,7 @@ class array(Foreign):
             text = f"{what} on an array of {self.dtype}: there is no derivative by whole numbers"
             raise LaunchError(text, slug="grad-of-int", instead="array(data, dtype=float32, requires_grad=True)")
         self._check_gradient_type()
-        marks.add(self.span)
-        self.allocation.note_asked()
+        self.allocation.mark(kind, (self.span,))
 
     def _check_gradient_type(self) -> None:
         """Raise LaunchError [two-types] for another float type on float16 memory, whose gradients are float32."""
@@ -435,9 +434,8 @@ def pack_companions(places: Sequence[Any], beside: Iterable[tuple[int, Any]]) ->
     values: list = []
     for k, shadow in beside:
         a, scale = places[k], shadow.scale
-        values.append(shadow.address + a._offset * scale)
-        values += a.shape
-        values += a.strides if scale == 1 else [n * scale for n in a.strides]
+        layout = a._packed[1:] if scale == 1 else (*a.shape, *[n * scale for n in a.strides])
+        values += (shadow.address + a._offset * scale, *layout)
     return values
 
 
@@ -461,9 +459,9 @@ def finished(made: array, requires_grad: bool, retain_grad: bool, grad: array | 
     if name is not None:
         made.name = name
     if requires_grad:
-        made._mark(made.allocation.required, True, "requires_grad")
+        made._mark("required", True, "requires_grad")
     if retain_grad:
-        made._mark(made.allocation.retained, True, "retain_grad")
+        made._mark("retained", True, "retain_grad")
     if grad is not None:
         made.grad = grad
     return made

@@ -163,6 +163,16 @@ class WeakSpanSet(SpanSet):
         own = span.weak()
         super().put(own, own)
 
+    def copy(self) -> WeakSpanSet:
+        made = WeakSpanSet()
+        for span in self.spans:
+            made.add(span)
+        return made
+
+
+NO_SPANS = WeakSpanSet()
+"""Of memory of which nothing is marked; nothing is ever added."""
+
 
 def _whole(span: Span) -> bool:
     return span.dense and span.nbytes == span.allocation.nbytes

@@ -16,7 +16,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from ..arrays.array import array, layout_numbers
+from ..arrays.array import layout_numbers
 from ..arrays.host_reads import sources_of
 from ..device import DeviceLike
 from ..kernels.lru import RecentlyUsed
@@ -172,10 +172,9 @@ class LaunchCache:
         return known.plan, flat, None, True
 
     def _layout(self, key: tuple, given: Sequence[Any], device: DeviceLike, switches: int) -> tuple | None:
-        """The key of everything a plan depends on; None if arguments are no arrays, or two share an allocation."""
+        """The key of everything a plan depends on; None if two arrays share an allocation. Raises AttributeError."""
         arrays = given if self.all_arrays else [given[k] for k in self.arrays]
-        memories = {a.allocation for a in arrays if a.__class__ is array}
-        if len(memories) < len(arrays):
+        if len({a.allocation for a in arrays}) < len(arrays):
             return None
         return (key[0], switches, device, *layout_numbers(arrays), *key[1 + len(arrays) :])
 

@@ -123,8 +123,7 @@ def put_back(undone: dict[Span, Any]) -> None:
 
 
 def _drop(tape: Recording, event: Event, space: Workspace) -> None:
-    for span in (*event.reads, *event.writes):
-        a = span.allocation
+    for a in tape.log.begins.get(event, ()):
         if a in space and _is_last(tape, event, a):
             space.drop(a)
 
@@ -294,7 +293,9 @@ def _func(tape: Recording, event: Event, space: Workspace, after: dict) -> None:
 def _call_back(event: Event, given: list[array], adjoints: dict[Allocation, Any]) -> None:
     sync_views()
     before = [a.gradient().remembered() for a in adjoints]  # what the callback writes is no seed of the user's
-    marks = [(a.retained, dict(a.retained.spans), a.retained.everything) for a in adjoints]
+    marks = [a.retained for a in adjoints]
+    for a in adjoints:
+        a.retained = a.retained.copy()
     for a in given:
         a.allocation.retained.add(a.span)
     for a, data in adjoints.items():
@@ -309,8 +310,8 @@ def _call_back(event: Event, given: list[array], adjoints: dict[Allocation, Any]
     finally:
         for a, state in zip(adjoints, before, strict=True):
             a.gradient().put_back(state)
-        for own, spans, everything in marks:
-            own.spans, own.everything = spans, everything
+        for a, retained in zip(adjoints, marks, strict=True):
+            a.retained = retained
 
 
 def _gradient(tape: Recording, event: Event, space: Workspace, after: dict) -> None:
