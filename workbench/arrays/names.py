@@ -61,18 +61,16 @@ def names_in(
                 yield label, value
                 continue
             seen.add(id(value))
-            items = _items(label, value)
+            items, several = _items(label, value), keyed if isinstance(value, dict) else below
             for inner, item in _parts(label, value) if items is None else items:
                 most -= 1
-                if isinstance(value, dict):
-                    keyed.append((inner, item))
-                elif items is not None and type(item) is kind:  # an element is as near as its list
+                if type(item) is kind and items is not None and several is below:  # an element is as near as its list
                     yield inner, item
                 elif type(item) not in _PLAIN:
-                    below.append((inner, item))
+                    several.append((inner, item))
             if (most := most - 1) < 0:
                 return
-        level = below + [(inner, item) for inner, item in keyed if type(item) not in _PLAIN]
+        level = below + keyed
         if not level or enough():
             return
 

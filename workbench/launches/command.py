@@ -96,8 +96,8 @@ class Command(PlannedLaunch):
                     finder.fix(self)
                 if notes is not None:
                     self._note(notes)
-                elif cached is not None and plan.forward.native_call is not None and capture_log.opened is None:
-                    shared = cached.packed if self.values is cached.values else None
+                elif plan.forward.native_call is not None and capture_log.opened is None:
+                    shared = cached.packed if cached is not None and self.values is cached.values else None
                     plan.forward.native_call(shared or self._pack(), 0, plan.form.dims[0])
                 else:
                     plan.forward.run(self.values, self.views)

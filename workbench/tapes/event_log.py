@@ -21,7 +21,7 @@ class EventLog:
 
     active    memory that depends on something with `requires_grad`; `scalars`: its scalar type, or a struct.
     What follows is brought up to the last event by `tally`, on demand, so that recording is not slowed down:
-    first     the event that touched the memory first; `begins`: the memories that an event was the first to touch.
+    first     the event that met the memory first; `begins`: the memories that an event was the first to meet.
     written   bytes that an event has written. touched: or read, by `has_touched`.
     stored    spans surely stored to. stamps: the stamp of the last event that wrote the memory.
     bits      what was written as whole numbers, by the span and what that event read.
@@ -53,13 +53,17 @@ class EventLog:
         """Bring all but the first four attributes up to the last event."""
         first, stored = self.first, self.stored
         for event in self.events[self._tallied :]:
-            if not _touches(event):
+            if (command := event.command) is not None:
+                plan, flat = command.plan, command.places
+                met = [flat[k].allocation for k in (*plan.program.array_positions, *command.declared)]
+            elif _touches(event):
+                plan, met = None, [span.allocation for span in (*event.reads, *event.writes)]
+            else:
                 continue
-            for span in (*event.reads, *event.writes):
-                if (a := span.allocation) not in first:
+            for a in met:
+                if a not in first:
                     first[a] = event
                     self.begins[event].append(a)
-            plan = None if event.command is None else event.command.plan
             if plan is None or plan.bits:
                 for a in _written_as_integers(event):
                     self.bits.setdefault((a.span, event.reads), (a, event))

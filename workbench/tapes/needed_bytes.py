@@ -125,9 +125,11 @@ class NeededBytes:
     def notes(self, a: Allocation, watch: bool = True) -> MemoryNotes:
         """What is known of a memory, to be added to; with `watch` the tape is told of its changes from now on."""
         known = self.memories.get(a)
+        if known is not None and (known.watched or not watch):
+            return known
         if known is None:
             known = self.memories[a] = MemoryNotes()
-        if watch and not known.watched:
+        if watch:
             known.watched, self.exposed = True, self.exposed or a.exposed
             for ref in a.watchers:
                 if ref() is not None:
@@ -139,9 +141,7 @@ class NeededBytes:
 
     def need(self, span: Span, event: Event, position: int) -> None:
         """Note that the adjoint of this event will read these bytes of its argument at `position`."""
-        known = self.memories.get(span.allocation)
-        if known is None or not known.watched:
-            known = self.notes(span.allocation)
+        known = self.notes(span.allocation)
         if known.last is span:
             return
         need = Need(span, event, position)

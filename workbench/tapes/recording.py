@@ -172,12 +172,6 @@ class Recording:
                 known = memories.get(a.allocation)
                 if known is None or known.last is not span:
                     needed.need(span, event, k)
-            for k in late if plan.only_floats else plan.program.array_positions:
-                memory, type = flat[k].allocation, plan.floats.get(k)
-                if k in plan.written_positions or memory in self.active:
-                    needed.follow(memory)
-                if type is not None and self.scalars.get(memory) is type:
-                    followed[id(flat[k])] = None
         for k, box in plan.reads:
             if flat[k].allocation.origins is not None:
                 self.border.meet(span_of(flat[k], box))
@@ -197,6 +191,13 @@ class Recording:
         for k in late if plan.only_floats else plan.program.array_positions:
             a = flat[k]
             arrays[id(a)] = a
+            if back is None:
+                continue
+            memory, type = a.allocation, plan.floats.get(k)
+            if k in plan.written_positions or memory in self.active:
+                needed.follow(memory)
+            if type is not None and self.scalars.get(memory) is type:
+                followed[id(a)] = None
         if needed.keeps_all:
             needed.keep_before(event)
         return event
