@@ -62,6 +62,7 @@ class Recorder(Protocol):
     @property
     def alone(self) -> Sequence[Any]:
         """The `watchers` of each memory that only this tape watches."""
+        ...
 
     def crossed(self, span: Span, run: Any) -> None:
         """Called before this tape overwrites bytes of `span`, which another tape wrote during `run`."""

@@ -299,6 +299,7 @@ def address(data: XpArray) -> int:
     if not isinstance(data, np.ndarray):
         return int(data.data.ptr)
     try:
-        return ctypes.addressof(ctypes.c_char.from_buffer(data))  # an eighth of the time of what follows
+        first: Any = data  # an eighth of the time of what follows
+        return ctypes.addressof(ctypes.c_char.from_buffer(first))
     except (TypeError, ValueError):  # read-only, empty, or with gaps
         return data.__array_interface__["data"][0]

@@ -26,7 +26,7 @@ class Command(PlannedLaunch):
     held = False  # looked at again before each launch: see `kept`
 
     def __init__(
-        self, program: Program, plan: Plan, flat: list[Any], seen: CachedLaunch | None = None, changed: bool = False
+        self, program: Program, plan: Plan, flat: Sequence[Any], seen: CachedLaunch | None = None, changed: bool = False
     ):
         """`changed`: its numbers differ from those in `cached`."""
         self.program, self.plan, self.flat, self.places, self.cached = program, plan, flat, flat, seen

@@ -133,7 +133,7 @@ class LaunchCache:
 
     def find(
         self, dim: GridLike, args: tuple, device: DeviceLike, switches: int
-    ) -> tuple[Plan, list, CachedLaunch | None, bool] | None:
+    ) -> tuple[Plan, Sequence[Any], CachedLaunch | None, bool] | None:
         """(plan, flat arguments, cache entry, True if numbers differ from the entry's); None on a cache miss."""
         if len(args) != self.count:
             return None
@@ -151,13 +151,15 @@ class LaunchCache:
             return None
         if not self.kernel.reads(self.program) or not (known.bare or known.fits(given)):
             return None
+        if known.bare:
+            return known.plan, given, known, False
         flat = [*given]
-        changed = not known.bare and known.take(flat)
+        changed = known.take(flat)
         return None if changed is None else (known.plan, flat, known, changed)
 
     def _alike(
         self, key: tuple, given: Sequence[Any], device: DeviceLike, switches: int
-    ) -> tuple[Plan, list, None, bool] | None:
+    ) -> tuple[Plan, Sequence[Any], None, bool] | None:
         """As `find`, for new arrays: by an entry for others of the same layouts, none aliased. Returns no entry."""
         number = hash(key)
         known = None
@@ -165,7 +167,7 @@ class LaunchCache:
             known = self.layouts.find(self._layout(key, given, device, switches))
         if known is None or not self.kernel.reads(self.program) or not (known.bare or known.fits(given)):
             return None
-        flat = [*given]
+        flat = given if known.bare else [*given]
         if not known.bare and known.take(flat) is None:
             return None
         self._note_once(number)

@@ -134,9 +134,9 @@ class PlannedLaunch:
 
     program: Program
     plan: Plan
-    flat: list[Any]
+    flat: Sequence[Any]
     values: list[Any]
-    places: list[Any]
+    places: Sequence[Any]
     declared: tuple[int, ...]
 
     def views(self) -> list:

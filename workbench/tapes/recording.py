@@ -202,7 +202,7 @@ class Recording:
             needed.keep_before(event)
         return event
 
-    def _activate(self, event: Event, plan: Plan, flat: list, late: list[int]) -> tuple[int, ...]:
+    def _activate(self, event: Event, plan: Plan, flat: Sequence[Any], late: list[int]) -> tuple[int, ...]:
         """Mark memory as active that depends on something with `requires_grad`. Returns positions of active arrays.
 
         late   positions of those that are not known to be active yet.

@@ -7,7 +7,7 @@ that each adjoint meets the memory that its launch saw, and the final contents a
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Container, Iterable
+from collections.abc import Callable, Container, Iterable, Sequence
 from functools import partial
 from typing import Any
 
@@ -248,7 +248,7 @@ def consume_extreme(a: array, space: Workspace, ties: Shadow, after: dict) -> No
     capture_log.do(partial(_share, g, a.data, before, shadow_view(a, ties)), capture_log.gpu_of(g))
 
 
-def _refuse_late(tape: Recording, event: Event, plan: Plan, flat: list, back: Any) -> None:
+def _refuse_late(tape: Recording, event: Event, plan: Plan, flat: Sequence[Any], back: Any) -> None:
     for k in plan.float_reads | plan.float_writes if plan.float_writes else ():
         if (back is None or k not in back.shadows) and flat[k].allocation.required:
             raise _late(tape.names.called_by(event, k), event)
