@@ -59,11 +59,6 @@ class Placed(Protocol):
 class Recorder(Protocol):
     """A tape that is recording: it gets every host write as an event (`host_event`)."""
 
-    @property
-    def alone(self) -> Sequence[Any]:
-        """The `watchers` of each memory that only this tape watches."""
-        ...
-
     def crossed(self, span: Span, run: Any) -> None:
         """Called before this tape overwrites bytes of `span`, which another tape wrote during `run`."""
 
@@ -627,11 +622,11 @@ def host_write(
 
 def about_to_write(spans: Iterable[Span], what: str, by: Recorder | None) -> None:
     """Call `Allocation.about_to_write` for the spans that a launch is about to change."""
-    alone = None if by is None else by.alone
+    alone = None if by is None else [weakref.ref(by)]
     for span in spans:
         a = span.allocation
         if (
-            (a.watchers and a.watchers is not alone)
+            (a.watchers and a.watchers != alone)
             or a.origins is not None
             or a.is_gradient
             or capture_log.opened is not None

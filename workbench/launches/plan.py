@@ -87,16 +87,6 @@ class Plan:
         return tuple(self.floats)
 
     @cached_property
-    def only_floats(self) -> bool:
-        """True if all arrays are of floats."""
-        return len(self.floats) == len(self.program.array_positions)
-
-    @cached_property
-    def written_positions(self) -> frozenset[int]:
-        """Positions of the arrays that the launch writes."""
-        return frozenset(k for k, _ in self.writes)
-
-    @cached_property
     def rereads(self) -> bool:
         """True if the launch may read memory that it writes."""
         read = {k for k, _ in self.reads}

@@ -179,7 +179,7 @@ class Recording:
             needed.check_left(event)
         for (k, _), span in zip(plan.writes, writes):
             memory = span.allocation
-            known = memories.get(memory) or needed.notes(memory, watch=back is not None)
+            known = needed.notes(memory, watch=False) if back is None else needed.follow(memory)
             if not known.begun:
                 known.begun = True
                 if plan.rereads or id(flat[k]) in arrays:
@@ -188,13 +188,13 @@ class Recording:
                 memory.forget_origins(span)
             if known.count and not needed.keeps_all:
                 needed.keep(span, event, known)
-        for k in late if plan.only_floats else plan.program.array_positions:
+        for k in late if len(plan.floats) == len(plan.program.array_positions) else plan.program.array_positions:
             a = flat[k]
             arrays[id(a)] = a
             if back is None:
                 continue
             memory, type = a.allocation, plan.floats.get(k)
-            if k in plan.written_positions or memory in self.active:
+            if memory in self.active:
                 needed.follow(memory)
             if type is not None and self.scalars.get(memory) is type:
                 followed[id(a)] = None
@@ -463,11 +463,6 @@ class Recording:
             self.needed.remember_left(event)
 
     # ---- as a watcher of memory
-
-    @property
-    def alone(self) -> list[weakref.ref[Any]]:
-        """The `watchers` of each memory that only this tape watches."""
-        return self.needed.alone
 
     @property
     def deaf(self) -> bool:
