@@ -10,6 +10,7 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from functools import partial
+from operator import attrgetter
 from typing import Any, get_args
 
 import numpy as np
@@ -398,9 +399,17 @@ def on_device(a: array, values: object) -> Any:
     return xp(a.device).asarray(values)
 
 
-def layout_numbers(arrays: Iterable[array]) -> list[int]:
+def layout_numbers(arrays: Iterable[array]) -> Iterator[int]:
     """One number per array: equal for arrays of one dtype, shape, strides and device."""
-    return [a._layout for a in arrays]
+    return map(_LAYOUT, arrays)
+
+
+def blocks_of(arrays: Iterable[array]) -> Iterator[bytes]:
+    """Address, shape and byte strides of arrays, as they stand in the block of arguments of a launch."""
+    return map(_BLOCK, arrays)
+
+
+_LAYOUT, _BLOCK = attrgetter("_layout"), attrgetter("_block")
 
 
 Box = tuple[tuple[int, int], ...]  # per axis the first index and the one past the last

@@ -7,7 +7,8 @@ from __future__ import annotations
 
 import itertools
 import math
-from collections.abc import Sequence
+import struct
+from collections.abc import Callable, Sequence
 from types import EllipsisType
 from typing import Any, NamedTuple, Self, TypeVar, cast
 
@@ -35,6 +36,7 @@ class Layout(NamedTuple):
     size: int
     itemsize: int
     differentiable: bool
+    pack: Callable[..., bytes]
 
 
 def _layout_of(dtype: ElementType, shape: tuple[int, ...], strides: tuple[int, ...], ordinal: int) -> Layout:
@@ -43,7 +45,8 @@ def _layout_of(dtype: ElementType, shape: tuple[int, ...], strides: tuple[int, .
     if found is None:
         if len(_numbers) >= MOST_LAYOUTS:
             _numbers.clear()  # no number is given twice, so what is known of the old ones stays true
-        made = Layout(next(_next), math.prod(shape), itemsize_of(dtype), differentiable(dtype))
+        pack = struct.Struct(f"=Q{2 * len(shape)}q").pack
+        made = Layout(next(_next), math.prod(shape), itemsize_of(dtype), differentiable(dtype), pack)
         found = _numbers.setdefault(key, made)
     return found
 
@@ -56,7 +59,7 @@ class StridedArray:
 
     _address    of the first element.
     _layout     number of the layout: equal for equal ones.
-    _packed     address, shape and strides, as launches take them.
+    _packed    address, shape and strides, as launches take them; `_block`: as they stand in the block of arguments.
     span       its bytes within the allocation.
     _data, _grad   made when first asked for.
     serial      one number per object, never the same again.
@@ -74,6 +77,7 @@ class StridedArray:
     _offset: int
     _layout: int
     _packed: tuple[int, ...]
+    _block: bytes
     span: Span
     _data: Any = None
     _grad: Any = None
@@ -192,9 +196,11 @@ def placed(kind: type[S], memory: Allocation, dtype: ElementType, shape: tuple, 
     made.dtype, made.shape, made.strides, made.ndim = dtype, shape, strides, len(shape)
     made.allocation, made.device = memory, memory.device
     made._offset, made._address = offset, memory.address + offset
-    made._layout, made.size, itemsize, made._differentiable = _layout_of(dtype, shape, strides, memory.device.ordinal)
+    layout = _layout_of(dtype, shape, strides, memory.device.ordinal)
+    made._layout, made.size, itemsize, made._differentiable, pack = layout
     made.span = Span(memory, offset, shape, strides, itemsize)
     made._packed = (made._address, *shape, *strides)
+    made._block = pack(*made._packed)
     made.serial = next(_serials)
     if memory.grad_scale is None and made._differentiable:  # the first float array on the memory decides
         memory.grad_scale = 2 if is_half(dtype) else 1

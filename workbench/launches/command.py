@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from typing import Any
 
 from ..arrays import allocation as memory, capture_log
-from ..arrays.array import array, pack_values, spans_of
+from ..arrays.array import array, spans_of
 from ..arrays.gradient_views import open_views, sync_views
 from ..arrays.scalar import scalar
 from ..config import config
@@ -25,12 +25,8 @@ class Command(PlannedLaunch):
     declared: tuple[int, ...] = ()
     held = False  # looked at again before each launch: see `kept`
 
-    def __init__(
-        self, program: Program, plan: Plan, flat: Sequence[Any], seen: CachedLaunch | None = None, changed: bool = False
-    ):
-        """`changed`: its numbers differ from those in `cached`."""
-        self.program, self.plan, self.flat, self.places, self.cached = program, plan, flat, flat, seen
-        self.values = pack_values(flat) if seen is None or changed else seen.values
+    def __init__(self, program: Program, plan: Plan, flat: Sequence[Any], cached: CachedLaunch | None = None):
+        self.program, self.plan, self.flat, self.places, self.cached = program, plan, flat, flat, cached
 
     def declare(self, args: Sequence[Any], kept: bool) -> None:
         """Note which of `args`, one for each flat parameter, are scalars with a gradient.
@@ -65,14 +61,14 @@ class Command(PlannedLaunch):
     def declaring(self, places: list[Any], declared: tuple[int, ...]) -> Command:
         """The same launch with arrays for declared scalars: `places` are its arguments where derivatives are taken."""
         made = object.__new__(Command)
-        made.program, made.plan, made.flat, made.values = self.program, self.plan, self.flat, self.values
+        made.program, made.plan, made.flat = self.program, self.plan, self.flat
         made.cached = None
         made.places, made.declared, made.held = places, declared, self.held
         return made
 
     def launch(self, record_tape: bool = True, frame: object = None) -> None:
         """Run it, recorded if a tape is open."""
-        plan, flat, cached = self.plan, self.flat, self.cached
+        plan, flat = self.plan, self.flat
         if (script := capture_log.told.script) is not None:
             script.launch(self)
         notes = None if capture_log.opened is None else capture_log.active_capture()
@@ -96,9 +92,9 @@ class Command(PlannedLaunch):
                     finder.fix(self)
                 if notes is not None:
                     self._note(notes)
-                elif plan.forward.native_call is not None and capture_log.opened is None:
-                    shared = cached.packed if cached is not None and self.values is cached.values else None
-                    plan.forward.native_call(shared or self._pack(), 0, plan.form.dims[0])
+                elif (forward := plan.forward).native_call is not None and capture_log.opened is None:
+                    packed = forward.packed(self.values) if self.program.takes_numbers else forward.joined(flat)
+                    forward.native_call(packed, 0, plan.form.dims[0])
                 else:
                     plan.forward.run(self.values, self.views)
             except BaseException as failure:
@@ -116,13 +112,6 @@ class Command(PlannedLaunch):
             capture_log.refuse("A tape or a declared scalar behind a launch with a grid that is built later")
         self.held = bool(self.program.handles)
         capture_log.wait(self.launch)
-
-    def _pack(self) -> bytes:
-        """The packed block of arguments, shared by launches of the same arrays and numbers."""
-        packed, seen = self.plan.forward.packed(self.values), self.cached
-        if seen is not None and self.values is seen.values:
-            seen.packed = packed
-        return packed
 
     def _note(self, notes: capture_log.CaptureRecorder) -> None:
         """Run it and note it for the replays. Raises LaunchError [capture] for a declared scalar."""

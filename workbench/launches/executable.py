@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import ctypes
 import math
-from collections.abc import Callable, Iterable, MutableSequence
+from collections.abc import Callable, Iterable, MutableSequence, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cached_property, partial
 from types import ModuleType
@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from ..arrays import capture_log
+from ..arrays.array import array, blocks_of
 from ..config import config
 from ..device import catch_up, get_device, let_follow, on_host, reports, xp
 from ..errors import GradientError, WorkbenchError, outside
@@ -22,6 +23,7 @@ from ..kernels.analysis.thread_conflicts import private
 from ..kernels.compile import c_library, thread_pool
 from ..kernels.emit.signature import (
     BOUNDS,
+    MAX_RANK,
     NOTED,
     STATUS_WORDS,
     Signature,
@@ -152,6 +154,18 @@ class Executable:
     def packed(self, values: list) -> bytes:
         """The block of arguments for `native_call`."""
         return self.signature.pack(self.form.dims, [*values, *self.box] if self.box else values, self.record)
+
+    @cached_property
+    def _ends(self) -> tuple[bytes, bytes]:
+        """What stands before and behind the arguments in their block."""
+        count = self.signature.count
+        whole = self.packed([0] * count)
+        return whole[: 8 * MAX_RANK], whole[8 * (MAX_RANK + count) :]
+
+    def joined(self, arrays: Sequence[array]) -> bytes:
+        """`packed` for arguments that are all arrays."""
+        head, tail = self._ends
+        return b"".join((head, *blocks_of(arrays), tail))
 
     def _compile(self) -> Any:
         made = self.call = self.program.executable(self.function, self.form.backend, self.variant, wait_with_bar)

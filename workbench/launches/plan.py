@@ -17,7 +17,7 @@ from typing import Any
 import numpy as np
 
 from ..arrays import allocation as memory
-from ..arrays.array import array, layout_numbers
+from ..arrays.array import array, layout_numbers, pack_values
 from ..arrays.dtypes import scalar_in
 from ..config import config
 from ..device import Device, get_device
@@ -118,16 +118,19 @@ class Plan:
 class PlannedLaunch:
     """A plan with the arguments of one launch: what its adjoint, its tangents and its race check read of it.
 
-    values, declared   `flat` as `Executable.run` takes it, and the positions of declared scalars.
-    places             like `flat`, but with the memory behind declared scalars.
+    declared   positions of declared scalars. places: like `flat`, but with the memory behind them.
     """
 
     program: Program
     plan: Plan
     flat: Sequence[Any]
-    values: list[Any]
     places: Sequence[Any]
     declared: tuple[int, ...]
+
+    @property
+    def values(self) -> list[Any]:
+        """The arguments as `Executable.run` takes them."""
+        return pack_values(self.flat)
 
     def views(self) -> list:
         """The arguments for the interpreter."""

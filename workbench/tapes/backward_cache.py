@@ -105,8 +105,7 @@ def signature(tape: Recording, seeds: Workspace) -> tuple | None:
                 return None
             steps.append(event.arrays[0].serial)
         elif command.cached is not None:
-            steps.append(command.cached)
-            steps.append(event.reverse)
+            steps += (command.cached, event.reverse, *[command.flat[k].serial for k in command.program.array_positions])
         else:
             return None
     memories = dict.fromkeys([a.allocation for a in tape.arrays.values()])
