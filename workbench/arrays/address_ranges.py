@@ -33,17 +33,13 @@ class AddressRanges(Generic[M]):
 
     def _enter_recent(self) -> None:
         recent, self.recent = self.recent, []
-        for ref in recent:
-            if (new := ref()) is not None:
-                self._enter(new)
-
-    def _enter(self, new: M) -> None:
-        for stale in self.meeting(new.address, new.address + new.nbytes):  # a bare pointer that outlived its memory
-            del self.entries[stale.address]
-            self.starts.remove(stale.address)
-        if new.address not in self.entries:
-            bisect.insort(self.starts, new.address)
-        self.entries[new.address] = weakref.ref(new)
+        for new in [m for ref in recent if (m := ref()) is not None]:
+            for stale in self.meeting(new.address, new.address + new.nbytes):  # a bare pointer that outlived its memory
+                del self.entries[stale.address]
+                self.starts.remove(stale.address)
+            if new.address not in self.entries:
+                bisect.insort(self.starts, new.address)
+            self.entries[new.address] = weakref.ref(new)
         if len(self.starts) > self.sweep_at:
             self.entries = {a: ref for a, ref in self.entries.items() if ref() is not None}
             self.starts = sorted(self.entries)

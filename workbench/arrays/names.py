@@ -11,7 +11,6 @@ from collections import deque
 from collections.abc import Callable, Iterator, Mapping
 from functools import cache
 from inspect import CO_OPTIMIZED
-from itertools import islice
 from sys import getrefcount
 from types import BuiltinFunctionType, FrameType, FunctionType, GetSetDescriptorType, MemberDescriptorType, ModuleType
 from typing import Any, TypeVar
@@ -61,16 +60,18 @@ def names_in(
                 yield label, value
                 continue
             seen.add(id(value))
-            items, several = _items(label, value), keyed if isinstance(value, dict) else below
+            items = _items(label, value)
             for inner, item in _parts(label, value) if items is None else items:
                 most -= 1
-                if type(item) is kind and items is not None and several is below:  # an element is as near as its list
+                if isinstance(value, dict):
+                    keyed.append((inner, item))
+                elif items is not None and type(item) is kind:  # an element is as near as its list
                     yield inner, item
                 elif type(item) not in _PLAIN:
-                    several.append((inner, item))
+                    below.append((inner, item))
             if (most := most - 1) < 0:
                 return
-        level = below + keyed
+        level = below + [(inner, item) for inner, item in keyed if type(item) not in _PLAIN]
         if not level or enough():
             return
 
@@ -83,39 +84,29 @@ def _left_by_loops(named: list[tuple[str, Any]], kind: type, most: int) -> set[i
     for label, value in named:
         if type(value) in _PLAIN or type(value) is kind:
             continue
-        elements = _elements(value)
-        for several in [elements] if elements is not None else [_elements(one) for _, one in _parts(label, value)]:
-            ids = {id(one) for one in several or () if type(one) not in _PLAIN}
+        items = _items(label, value)
+        lists = [items] if items is not None else [_items(name, one) for name, one in _parts(label, value)]
+        for elements in lists:
+            ids = {id(one) for _, one in elements or () if type(one) not in _PLAIN}
             if len(ids - own) >= KIN:
                 found |= ids & own
-            if (most := most - len(several or ()) - 1) < 0:
+            if (most := most - len(elements or ()) - 1) < 0:
                 return found
     return found
 
 
-def _elements(value: Any) -> list[Any] | None:
-    """The first elements of a list or dict; None if it is none."""
-    kind = type(value)
-    if issubclass(kind, dict):
-        return [item for key, item in list(islice(dict.items(value), ITEMS)) if type(key) in (str, int)]
-    for base in (list, tuple, deque):
-        if issubclass(kind, base):
-            return list(islice(base.__iter__(value), ITEMS))
-    return None
-
-
 def _items(label: str, value: Any) -> list[tuple[str, Any]] | None:
     """The labelled elements of a list or dict; None if it is none."""
-    kind, elements = type(value), _elements(value)
-    if elements is None:
-        return None
+    kind = type(value)
     if issubclass(kind, dict):
-        keys = [f"[{key!r}]" for key in list(islice(dict.keys(value), ITEMS)) if type(key) in (str, int)]
-    elif issubclass(kind, tuple) and (fields := kind.__dict__.get("_fields")):
-        keys = [f".{name}" for name in fields]
-    else:
-        keys = [f"[{k}]" for k in range(len(elements))]
-    return [(label + key, item) for key, item in zip(keys, elements, strict=False)]
+        found = list(zip(dict.items(value), range(ITEMS), strict=False))
+        return [(f"{label}[{key!r}]", item) for (key, item), _ in found if type(key) in (str, int)]
+    if issubclass(kind, tuple) and (fields := kind.__dict__.get("_fields")):
+        return [(f"{label}.{name}", item) for name, item in zip(fields, tuple.__iter__(value), strict=False)]
+    for base in (list, tuple, deque):
+        if issubclass(kind, base):
+            return [(f"{label}[{k}]", item) for k, item in zip(range(ITEMS), base.__iter__(value), strict=False)]
+    return None
 
 
 def _parts(label: str, value: object) -> Iterator[tuple[str, Any]]:

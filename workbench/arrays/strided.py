@@ -10,7 +10,7 @@ import math
 import struct
 from collections.abc import Callable, Sequence
 from types import EllipsisType
-from typing import Any, NamedTuple, Self, TypeVar, cast
+from typing import Any, Self, TypeVar, cast
 
 import numpy as np
 
@@ -23,30 +23,22 @@ from .host_values import shape_of
 from .span import ShapeLike, Span, row_strides
 
 _serials = itertools.count()  # one number per array, never the same again
+Layout = tuple[int, int, int, bool, Callable[..., bytes]]  # number, size, itemsize, True for floats, `struct` of it
 _numbers: dict[tuple, Layout] = {}
 MOST_LAYOUTS = 1 << 14  # that are told by a number at once
 Key = int | np.integer | slice | EllipsisType | Sequence[Any]  # what arrays are indexed by
 _next = itertools.count()  # not the length of the dict: two threads may add to it at once
 
 
-class Layout(NamedTuple):
-    """What follows from dtype, shape, byte strides and GPU: `number` is equal for equal ones and decides what runs."""
-
-    number: int
-    size: int
-    itemsize: int
-    differentiable: bool
-    pack: Callable[..., bytes]
-
-
-def _layout_of(dtype: ElementType, shape: tuple[int, ...], strides: tuple[int, ...], ordinal: int) -> Layout:
+def _layout(dtype: ElementType, shape: tuple[int, ...], strides: tuple[int, ...], ordinal: int) -> Layout:
+    """What follows from dtype, shape, byte strides and GPU. The number, equal for equal ones, decides what runs."""
     key = dtype, shape, strides, ordinal
     found = _numbers.get(key)
     if found is None:
         if len(_numbers) >= MOST_LAYOUTS:
             _numbers.clear()  # no number is given twice, so what is known of the old ones stays true
         pack = struct.Struct(f"=Q{2 * len(shape)}q").pack
-        made = Layout(next(_next), math.prod(shape), itemsize_of(dtype), differentiable(dtype), pack)
+        made = next(_next), math.prod(shape), itemsize_of(dtype), differentiable(dtype), pack
         found = _numbers.setdefault(key, made)
     return found
 
@@ -196,8 +188,9 @@ def placed(kind: type[S], memory: Allocation, dtype: ElementType, shape: tuple, 
     made.dtype, made.shape, made.strides, made.ndim = dtype, shape, strides, len(shape)
     made.allocation, made.device = memory, memory.device
     made._offset, made._address = offset, memory.address + offset
-    layout = _layout_of(dtype, shape, strides, memory.device.ordinal)
-    made._layout, made.size, itemsize, made._differentiable, pack = layout
+    made._layout, made.size, itemsize, made._differentiable, pack = _layout(
+        dtype, shape, strides, memory.device.ordinal
+    )
     made.span = Span(memory, offset, shape, strides, itemsize)
     made._packed = (made._address, *shape, *strides)
     made._block = pack(*made._packed)

@@ -123,20 +123,12 @@ def _launch_anew(request: Request, adjoints: tuple | None, record_tape: bool, re
         return _pull_back(command, adjoints, record_cmd)
     if record_cmd:
         return RecordedLaunch(Request(kernel, dim, args, where, bounds), command.kept())
-    return _remembered(request, command).launch(record_tape, frame)
-
-
-def _remembered(request: Request, command: Command) -> Command:
-    """Return the command, after entering it in the launch cache of its kernel."""
-    if command.declared or not config.remember_launches:
-        return command
-    kernel, dim, args, device, bounds = request
-    known = kernel.launches
-    if known is None or (known and known.program is not command.program):
-        known = kernel.launches = launches_of(kernel, command.program) or False
-    if known:
-        command.cached = known.remember(dim, args, device, switches(bounds), command)
-    return command
+    if config.remember_launches and not command.declared:
+        if kernel.launches is None or (kernel.launches and kernel.launches.program is not program):
+            kernel.launches = launches_of(kernel, program) or False
+        if kernel.launches:
+            command.cached = kernel.launches.remember(dim, args, device, switches(bounds), command)
+    return command.launch(record_tape, frame)
 
 
 def _caller() -> Any:
