@@ -31,7 +31,7 @@ _next = itertools.count()  # not the length of the dict: two threads may add to 
 
 
 def _layout(dtype: ElementType, shape: tuple[int, ...], strides: tuple[int, ...], ordinal: int) -> Layout:
-    """What follows from dtype, shape, byte strides and GPU. The number, equal for equal ones, decides what runs."""
+    """The facts of dtype, shape, byte strides and GPU. The number, equal for equal ones, decides what runs."""
     key = dtype, shape, strides, ordinal
     found = _numbers.get(key)
     if found is None:

@@ -157,7 +157,7 @@ class Executable:
 
     @cached_property
     def _ends(self) -> tuple[bytes, bytes]:
-        """What stands before and behind the arguments in their block."""
+        """The bytes before and behind the arguments in their block."""
         count = self.signature.count
         whole = self.packed([0] * count)
         return whole[: 8 * MAX_RANK], whole[8 * (MAX_RANK + count) :]

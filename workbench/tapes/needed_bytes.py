@@ -26,7 +26,7 @@ START = "the start of the tape, to run the program again"
 
 
 class MemoryNotes:
-    """What a tape knows of one memory; iterating gives the needs of its bytes that are not kept yet.
+    """All that a tape knows of one memory; iterating gives the needs of its bytes that are not kept yet.
 
     They enter an index once a write comes near: a new row of a history is far. `count` of them, `last` the span of the
     one that was appended last; `recent` None: there never was one.
@@ -115,7 +115,7 @@ class NeededBytes:
         self.walked = False
 
     def of(self, a: Allocation) -> MemoryNotes:
-        """What is known of a memory, to be read."""
+        """The notes of a memory, to be read."""
         return self.memories.get(a, _NOTHING)
 
     def has_changed(self, span: Span) -> bool:
@@ -123,7 +123,7 @@ class NeededBytes:
         return any(s.overlaps(span) is not False for s in self.of(span.allocation).changed)
 
     def notes(self, a: Allocation, watch: bool = True) -> MemoryNotes:
-        """What is known of a memory, to be added to; with `watch` the tape is told of its changes from now on."""
+        """The notes of a memory, to be added to; with `watch` the tape is told of its changes from now on."""
         known = self.memories.get(a)
         if known is not None and (known.watched or not watch):
             return known
