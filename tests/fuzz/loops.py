@@ -58,7 +58,6 @@ def counted() -> Callable[[], None]:
 
     wrap(backward_cache.CompiledBackward, "run", lambda self, _: "walks as lists")
     wrap(launch_cache.LaunchCache, "find", lambda self, found: "launches found" if found else "")
-    wrap(launch_cache.LaunchCache, "_alike", lambda self, found: "launches alike" if found else "")
     return lambda: [setattr(of, name, old) for of, name, old in olds] and None
 
 

@@ -362,9 +362,9 @@ def test_of_many_index_numbers_the_least_recently_used_are_forgotten() -> None:
     x, y = wb.array(values(32)), wb.zeros(4)
     wb.launch(window, 4, [x, 0], [y])
     wb.launch(window, 4, [x, 0], [y])
-    plans, cached = window.program().plans, window.launches.cached
-    assert cached.most == plans.most < launches_seen.MOST
-    plans.most = cached.most = window.launches.layouts.most = 4
+    plans, cached = window.program().plans, window.launches.known
+    assert cached.most == plans.most
+    plans.most = cached.most = 4
     for k in range(1, 20):
         for number in (k, k, 0):
             wb.launch(window, 4, [x, number], [y])

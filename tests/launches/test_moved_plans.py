@@ -152,7 +152,7 @@ def test_one_plan_is_made_for_all_numbers(backend, monkeypatch):
         wb.launch(step, 2, [x, t])
     assert len(count) == 1
     program = step.program()
-    assert len(program.plans) <= MOST_PLANS and len(step.launches.layouts) <= MOST_PLANS
+    assert len(program.plans) <= MOST_PLANS and len(step.launches.known) <= MOST_PLANS
 
 
 def test_numbers_that_leave_the_array(backend):
@@ -242,4 +242,4 @@ def test_what_is_kept_of_ever_new_shapes_is_bounded(backend, monkeypatch):
     for n in [*range(1, 39), 3, 3, 3]:
         want[n - 1] *= want[n]
     np.testing.assert_allclose(x.numpy(), want, rtol=1e-14)
-    assert window.launches.layouts.most == window.launches.program.plans.most
+    assert window.launches.known.most == window.launches.program.plans.most

@@ -16,6 +16,7 @@ N, CELLS = 20_000, 50
 
 @pytest.fixture(autouse=True)
 def also_short_launches(monkeypatch):
+    monkeypatch.setattr("workbench.launches.thresholds.PARALLEL_FROM", 40_000)
     monkeypatch.setattr("workbench.launches.thresholds.SUMS_FROM", 100_000)
 
 

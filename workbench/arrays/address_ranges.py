@@ -8,11 +8,17 @@ from typing import Generic
 
 from .span import M
 
+MOST = 1 << 10  # new ones that are not in the index yet
+
 
 class AddressRanges(Generic[M]):
-    """Sorted index of the live memories of one device by address; its methods are called under `LOCK`."""
+    """Sorted index of the live memories of one device by address; its methods are called under `LOCK`.
+
+    What is new enters it once somebody asks, or once there are MOST: most memory is gone by then.
+    """
 
     def __init__(self) -> None:
+        self.recent: list[weakref.ref[M]] = []
         self.starts: list[int] = []
         self.entries: dict[int, weakref.ref[M]] = {}
         self.sweep_at = 256
@@ -21,12 +27,19 @@ class AddressRanges(Generic[M]):
         return self.entries[address]()
 
     def add(self, new: M) -> None:
-        for stale in self.meeting(new.address, new.address + new.nbytes):  # a bare pointer that outlived its memory
-            del self.entries[stale.address]
-            self.starts.remove(stale.address)
-        if new.address not in self.entries:
-            bisect.insort(self.starts, new.address)
-        self.entries[new.address] = weakref.ref(new)
+        self.recent.append(weakref.ref(new))
+        if len(self.recent) > MOST:
+            self._enter_recent()
+
+    def _enter_recent(self) -> None:
+        recent, self.recent = self.recent, []
+        for new in [m for ref in recent if (m := ref()) is not None]:
+            for stale in self.meeting(new.address, new.address + new.nbytes):  # a bare pointer that outlived its memory
+                del self.entries[stale.address]
+                self.starts.remove(stale.address)
+            if new.address not in self.entries:
+                bisect.insort(self.starts, new.address)
+            self.entries[new.address] = weakref.ref(new)
         if len(self.starts) > self.sweep_at:
             self.entries = {a: ref for a, ref in self.entries.items() if ref() is not None}
             self.starts = sorted(self.entries)
@@ -34,6 +47,7 @@ class AddressRanges(Generic[M]):
 
     def meeting(self, low: int, high: int) -> list[M]:
         """The live memories that share a byte with [low, high), by address; dead ones that it meets are forgotten."""
+        self._enter_recent()
         start = end = bisect.bisect_right(self.starts, low)
         found = []
         while start > 0:  # live ones never overlap: the first live one below decides

@@ -26,7 +26,7 @@ from ..display import bytes_text
 from ..errors import LaunchError, Where
 from . import capture_log
 from .address_ranges import AddressRanges
-from .interval_index import SpanIndex, WeakSpanSet
+from .interval_index import NO_SPANS, SpanIndex, WeakSpanSet
 from .span import AddressedMemory, Span, byte_entries
 
 LOCK = threading.RLock()
@@ -102,22 +102,22 @@ class Allocation:
     is_gradient = False
     gradient_view: Any = None  # only gradient memory has one
     rows: Any = None  # of memory that stands for a row in `vmap`: where the rows are
+    version, blank, asked = 0, -1, False
+    required: WeakSpanSet = NO_SPANS
+    retained: WeakSpanSet = NO_SPANS
+    watchers: Sequence[weakref.ref[Any]] = ()
+    grad: GradientMemory | None = None
+    grad_scale: int | None = None
+    origins: SpanIndex[tuple[Span, Any]] | None = None
+    awaited: Sequence[Any] = ()
+    _bytes: Any = None
 
     def __init__(self, owner: object, address: int, nbytes: int, device: Device, exposed: bool):
         self.id = next(_ids)
         self.owner, self.address, self.nbytes, self.device = owner, address, nbytes, device
-        self.version = 0
         self.exposed = exposed
-        self.watchers: list[weakref.ref[Any]] = []
-        self.required, self.retained, self.asked = WeakSpanSet(), WeakSpanSet(), False
-        self.grad: GradientMemory | None = None
         self.names: dict[str, Span] = {}
         self.grad_notes: dict[Span, str] = {}
-        self.grad_scale: int | None = None
-        self.blank = -1
-        self._bytes: Any = None
-        self.origins: SpanIndex[tuple[Span, Any]] | None = None
-        self.awaited: Sequence[Any] = ()
 
     def __repr__(self) -> str:
         return f"m{self.id}"
@@ -185,7 +185,7 @@ class Allocation:
 
         Every other watching tape is told (it may keep the old bytes, or raise to refuse the write).
         """
-        if (script := capture_log.script()) is not None:
+        if (script := capture_log.told.script) is not None:
             script.about_to_write(self, what)
         if capture_log.opened is not None:
             self.about_to_be_noted()
@@ -257,6 +257,14 @@ class Allocation:
 
     # ---- gradients
 
+    def mark(self, kind: str, spans: Iterable[Span]) -> None:
+        """Ask for the gradients of spans: as "required", or as "retained"."""
+        if getattr(self, kind) is NO_SPANS:
+            setattr(self, kind, WeakSpanSet())
+        for span in spans:
+            getattr(self, kind).add(span)
+        self.note_asked()
+
     def note_asked(self) -> None:
         """Update `asked`; call when `required` or `retained` has changed."""
         global asks
@@ -297,17 +305,16 @@ class GradientMemory(Allocation):
     """
 
     is_gradient = True
+    publisher: tuple[int, Any] = (0, None)
+    previous_view: Any = None
+    read_at = stood_at = 0
+    _of: weakref.ref[Allocation] | None = None
+    _published: Any = None
+    _by_hand: np.ndarray | None = None
 
     def __init__(self, owner: object, address: int, nbytes: int, device: Device, exposed: bool):
         super().__init__(owner, address, nbytes, device, exposed)
-        self._of: weakref.ref[Allocation] | None = None
         self.written: dict[Span, None] = {}
-        self.publisher: tuple[int, Any] = (0, None)
-        self.gradient_view: Any = None
-        self.previous_view: Any = None
-        self.read_at = self.stood_at = 0
-        self._published: Any = None
-        self._by_hand: np.ndarray | None = None
 
     @property
     def of(self) -> Allocation | None:
@@ -615,7 +622,7 @@ def host_write(
     kind: str, dst: Placed, src: Placed | None, value: object, perform: Callable[[], None], sources: tuple = ()
 ) -> None:
     """Write to the array `dst` from the host: as an event of the recording tape, else announced to watching tapes."""
-    if (script := capture_log.script()) is not None and script.host_write(kind, dst, src, value, sources):
+    if (script := capture_log.told.script) is not None and script.host_write(kind, dst, src, value, sources):
         return
     with LOCK:
         if (notes := capture_log.active_capture()) is not None:
@@ -636,7 +643,12 @@ def about_to_write(spans: Iterable[Span], what: str, by: Recorder | None) -> Non
     alone = None if by is None else [weakref.ref(by)]
     for span in spans:
         a = span.allocation
-        if (a.watchers and a.watchers != alone) or a.origins or a.is_gradient or capture_log.opened is not None:
+        if (
+            (a.watchers and a.watchers != alone)
+            or a.origins is not None
+            or a.is_gradient
+            or capture_log.opened is not None
+        ):
             a.about_to_write(span, what, None, by)
         else:
             a.version += 1

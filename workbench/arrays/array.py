@@ -10,6 +10,7 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from functools import partial
+from operator import attrgetter
 from typing import Any, get_args
 
 import numpy as np
@@ -39,7 +40,6 @@ from .host_reads import origin_of, received, stripped
 from .host_values import components_error, converted_values, element_value, filled, inferred, is_element, shape_of
 from .host_writes import check_same, put, write_array, write_gradient, write_value, write_values
 from .indexed import indexedarray
-from .interval_index import SpanSet
 from .missing_methods import check_is_array, install
 from .names import variable_of
 from .other_libraries import Foreign
@@ -88,7 +88,6 @@ class array(Foreign):
     """
 
     _fixed_ndim: int | None = None
-    _span: Span | None
     _layout: int
     _packed: tuple[int, ...]
     _offset: int
@@ -180,7 +179,7 @@ class array(Foreign):
 
     @requires_grad.setter
     def requires_grad(self, on: bool) -> None:
-        self._mark(self.allocation.required, on, "requires_grad")
+        self._mark("required", on, "requires_grad")
 
     @property
     def retain_grad(self) -> bool:
@@ -189,9 +188,10 @@ class array(Foreign):
 
     @retain_grad.setter
     def retain_grad(self, on: bool) -> None:
-        self._mark(self.allocation.retained, on, "retain_grad")
+        self._mark("retained", on, "retain_grad")
 
-    def _mark(self, marks: SpanSet, on: bool, what: str) -> None:
+    def _mark(self, kind: str, on: bool, what: str) -> None:
+        marks = getattr(self.allocation, kind)
         if not on:
             marks.drop(self.span)
             self.allocation.note_asked()
@@ -203,8 +203,7 @@ class array(Foreign):
             text = f"{what} on an array of {self.dtype}: there is no derivative by whole numbers"
             raise LaunchError(text, slug="grad-of-int", instead="array(data, dtype=float32, requires_grad=True)")
         self._check_gradient_type()
-        marks.add(self.span)
-        self.allocation.note_asked()
+        self.allocation.mark(kind, (self.span,))
 
     def _check_gradient_type(self) -> None:
         """Raise LaunchError [two-types] for another float type on float16 memory, whose gradients are float32."""
@@ -400,9 +399,17 @@ def on_device(a: array, values: object) -> Any:
     return xp(a.device).asarray(values)
 
 
-def layout_numbers(arrays: Iterable[array]) -> list[int]:
+def layout_numbers(arrays: Iterable[array]) -> Iterator[int]:
     """One number per array: equal for arrays of one dtype, shape, strides and device."""
-    return [a._layout for a in arrays]
+    return map(_LAYOUT, arrays)
+
+
+def blocks_of(arrays: Iterable[array]) -> Iterator[bytes]:
+    """Address, shape and byte strides of arrays, as they stand in the block of arguments of a launch."""
+    return map(_BLOCK, arrays)
+
+
+_LAYOUT, _BLOCK = attrgetter("_layout"), attrgetter("_block")
 
 
 Box = tuple[tuple[int, int], ...]  # per axis the first index and the one past the last
@@ -415,7 +422,7 @@ def span_of(a: array, box: Box | None) -> Span:
 
 def spans_of(flat: Sequence[Any], boxes: Iterable[tuple[int, Any]]) -> tuple[Span, ...]:
     """`span_of` for each (position in `flat`, box)."""
-    return tuple([flat[k]._span or flat[k].span if box is None else flat[k].span.part(box) for k, box in boxes])
+    return tuple([flat[k].span if box is None else flat[k].span.part(box) for k, box in boxes])
 
 
 def pack_values(flat: Sequence[Any]) -> list:
@@ -436,9 +443,8 @@ def pack_companions(places: Sequence[Any], beside: Iterable[tuple[int, Any]]) ->
     values: list = []
     for k, shadow in beside:
         a, scale = places[k], shadow.scale
-        values.append(shadow.address + a._offset * scale)
-        values += a.shape
-        values += a.strides if scale == 1 else [n * scale for n in a.strides]
+        layout = a._packed[1:] if scale == 1 else (*a.shape, *[n * scale for n in a.strides])
+        values += (shadow.address + a._offset * scale, *layout)
     return values
 
 
@@ -462,9 +468,9 @@ def finished(made: array, requires_grad: bool, retain_grad: bool, grad: array | 
     if name is not None:
         made.name = name
     if requires_grad:
-        made._mark(made.allocation.required, True, "requires_grad")
+        made._mark("required", True, "requires_grad")
     if retain_grad:
-        made._mark(made.allocation.retained, True, "retain_grad")
+        made._mark("retained", True, "retain_grad")
     if grad is not None:
         made.grad = grad
     return made

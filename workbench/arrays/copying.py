@@ -47,10 +47,8 @@ def duplicate(a: Allocation, memo: dict[Any, Any]) -> Allocation:
 def ask_alike(made: Allocation, a: Allocation) -> None:
     """Ask for the gradients that are asked of another memory, of which this one is a copy."""
     made.grad_scale = a.grad_scale
-    for mine, theirs in ((made.required, a.required), (made.retained, a.retained)):
-        for span in theirs:
-            mine.add(span.on(made))
-    made.note_asked()
+    made.mark("required", [span.on(made) for span in a.required])
+    made.mark("retained", [span.on(made) for span in a.retained])
 
 
 def set_gradient(a: Allocation, data: XpArray) -> None:

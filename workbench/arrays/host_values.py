@@ -16,6 +16,8 @@ from .dtypes import ElementType, inner_shape
 
 def shape_of(shape: Any, size: int | None = None) -> tuple[int, ...]:
     """A shape as a tuple of ints; one -1 is worked out from `size`. Raises LaunchError [shape]."""
+    if shape.__class__ is int and shape >= 0:
+        return (shape,)
     try:
         new = tuple(int(n) for n in shape) if isinstance(shape, (tuple, list, np.ndarray)) else (int(shape),)
     except (TypeError, ValueError):

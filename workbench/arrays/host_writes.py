@@ -27,7 +27,7 @@ def check_same(dst: StridedArray, src: StridedArray, what: str) -> None:
 
 def put(dst: StridedArray, values: XpArray) -> None:
     """Write values to all of `dst`. In a capture each replay writes them again, so the caller must not change them."""
-    if (script := capture_log.script()) is not None:
+    if (script := capture_log.told.script) is not None:
         script.write(dst, values)
     to, given = _ready(dst, values)
     capture_log.do(lambda: to.__setitem__(..., given), capture_log.gpu_of(to, given) if dst.device.is_cuda else None)

@@ -7,7 +7,7 @@ interval enters the one or two cells, at least as long as it is, that it meets.
 from __future__ import annotations
 
 from collections.abc import Iterator
-from typing import Any, Generic, TypeVar
+from typing import Any, Generic, Self, TypeVar
 
 from .span import Span
 
@@ -96,8 +96,8 @@ class SpanIndex(Intervals[T]):
         made.ends, made._scales, made.spans = {item: span.hull()}, None, {item: span}
         return made
 
-    def copy(self) -> SpanIndex[T]:
-        made: SpanIndex[T] = SpanIndex()
+    def copy(self) -> Self:
+        made = type(self)()
         for item, span in self.spans.items():
             made.put(item, span)
         return made
@@ -162,6 +162,10 @@ class WeakSpanSet(SpanSet):
     def put(self, item: Span, span: Span) -> None:
         own = span.weak()
         super().put(own, own)
+
+
+NO_SPANS = WeakSpanSet()
+"""Of memory of which nothing is marked; nothing is ever added."""
 
 
 def _whole(span: Span) -> bool:

@@ -40,29 +40,36 @@ M = TypeVar("M", bound=Memory)
 class Span(Generic[M]):
     """The bytes of one array: `shape` elements of `itemsize` bytes, `strides` in bytes, from `offset` on. Immutable."""
 
-    __slots__ = ("allocation", "offset", "shape", "strides", "itemsize", "_key", "_hash", "_hull", "_parts", "_words")
+    __slots__ = (
+        "allocation",
+        "offset",
+        "shape",
+        "strides",
+        "itemsize",
+        "_key",
+        "_hash",
+        "_hull",
+        "_parts",
+        "_words",
+        "_weak",
+    )
 
     def __init__(self, allocation: M, offset: int, shape: tuple, strides: tuple, itemsize: int):
         self.allocation, self.offset, self.itemsize = allocation, offset, itemsize
         self.shape, self.strides = shape, strides
         self._key = (allocation.id, offset, shape, strides, itemsize)
         self._hash = hash(self._key)
-        low = high = offset
-        if 0 in shape:
-            high -= itemsize
-        else:
-            for n, stride in zip(shape, strides, strict=True):
-                if stride < 0:
-                    low += (n - 1) * stride
-                else:
-                    high += (n - 1) * stride
-        self._hull = (low, high + itemsize)
+        low, high = _reach(shape, strides, itemsize)
+        self._hull = (offset + low, offset + high)
         self._parts: dict[tuple, Span] | None = None
         self._words: tuple | None = None  # dtype, shape, offset and strides of `words()`
+        self._weak: Span | None = None
 
     def weak(self) -> Span:
         """An equal span that does not keep the memory alive, for references that the memory itself holds."""
-        made = object.__new__(WeakSpan)
+        if self._weak is not None:
+            return self._weak
+        made = self._weak = object.__new__(WeakSpan)
         made.of, made._parts, made._words = weakref.ref(self.allocation), None, None
         made.offset, made.shape, made.strides, made.itemsize = self.offset, self.shape, self.strides, self.itemsize
         made._key, made._hash, made._hull = self._key, self._hash, self._hull
@@ -216,6 +223,15 @@ def row_strides(shape: tuple[int, ...], itemsize: int) -> tuple[int, ...]:
         strides.append(itemsize)
         itemsize *= max(n, 1)
     return tuple(reversed(strides))
+
+
+@lru_cache(4096)
+def _reach(shape: tuple, strides: tuple, itemsize: int) -> tuple[int, int]:
+    """The first byte and the byte after the last, seen from the first element."""
+    if 0 in shape:
+        return 0, 0
+    steps = [(n - 1) * s for n, s in zip(shape, strides, strict=True)]
+    return sum(s for s in steps if s < 0), sum(s for s in steps if s > 0) + itemsize
 
 
 @lru_cache(4096)

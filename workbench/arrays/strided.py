@@ -8,7 +8,8 @@ from __future__ import annotations
 import functools
 import itertools
 import math
-from collections.abc import Sequence
+import struct
+from collections.abc import Callable, Sequence
 from types import EllipsisType
 from typing import Any, Self, TypeVar, cast
 
@@ -16,22 +17,24 @@ import numpy as np
 
 from ..device import Device
 from ..errors import BoundsError, LaunchError
-from ..kernels.types import Struct, Type
+from ..kernels.types import Struct
 from .allocation import Allocation
 from .dtypes import DTypeLike, ElementType, differentiable, dtype_of, inner_shape, is_half, itemsize_of
 from .host_values import shape_of
 from .span import ShapeLike, Span, row_strides
 
 _serials = itertools.count()  # one number per array, never the same again
+Layout = tuple[int, int, int, bool, Callable[..., bytes]]  # number, size, itemsize, True for floats, `struct` of it
 MOST_LAYOUTS = 1 << 14  # that are told by a number at once
 Key = int | np.integer | slice | EllipsisType | Sequence[Any]  # what arrays are indexed by
 _layouts = itertools.count()
 
 
 @functools.lru_cache(MOST_LAYOUTS)  # no number is given twice, so what is known of forgotten ones stays true
-def _layout_number(dtype: Type, shape: tuple[int, ...], strides: tuple[int, ...], ordinal: int) -> int:
-    """An id of (dtype, shape, byte strides, GPU ordinal): equal for equal layouts. It decides the code that runs."""
-    return next(_layouts)
+def _layout(dtype: ElementType, shape: tuple[int, ...], strides: tuple[int, ...], ordinal: int) -> Layout:
+    """The facts of dtype, shape, byte strides and GPU. The number, equal for equal ones, decides what runs."""
+    pack = struct.Struct(f"=Q{2 * len(shape)}q").pack
+    return next(_layouts), math.prod(shape), itemsize_of(dtype), differentiable(dtype), pack
 
 
 S = TypeVar("S", bound="StridedArray")
@@ -42,8 +45,9 @@ class StridedArray:
 
     _address    of the first element.
     _layout     number of the layout: equal for equal ones.
-    _packed     address, shape and strides, as launches take them.
-    _span, _data, _grad   made when first asked for.
+    _packed    address, shape and strides, as launches take them; `_block`: as they stand in the block of arguments.
+    span       its bytes within the allocation.
+    _data, _grad   made when first asked for.
     serial      one number per object, never the same again.
     """
 
@@ -59,10 +63,11 @@ class StridedArray:
     _offset: int
     _layout: int
     _packed: tuple[int, ...]
-    _span: Span | None
-    _data: Any
-    _grad: Any
-    _name: str | None
+    _block: bytes
+    span: Span
+    _data: Any = None
+    _grad: Any = None
+    _name: str | None = None
     _differentiable: bool
 
     def __setattr__(self, name: str, value: object) -> None:
@@ -70,13 +75,6 @@ class StridedArray:
             text = f"{self.label}.{name} = ... : an array keeps its memory and its layout."
             raise LaunchError(text, slug="layout", why="Launches and tapes remember both.", instead=_FIXED[name])
         object.__setattr__(self, name, value)
-
-    @property
-    def span(self) -> Span:
-        """The bytes of this array within its allocation."""
-        if self._span is None:
-            self._span = Span(self.allocation, self._offset, self.shape, self.strides, itemsize_of(self.dtype))
-        return self._span
 
     @property
     def data(self) -> Any:
@@ -171,6 +169,7 @@ _FIXED = dict.fromkeys(("shape", "ndim", "size", "strides"), "y = x.reshape(shap
     "device": "y = x.to(device)",
     "allocation": "x.assign(y)",
     "serial": "",
+    "span": "",
 }
 
 
@@ -184,13 +183,15 @@ def placed(kind: type[S], memory: Allocation, dtype: ElementType, shape: tuple, 
     """A new array of this class and layout (byte strides, byte offset) on `memory`. All arrays are made here."""
     made: Any = object.__new__(_Unplaced)
     made.dtype, made.shape, made.strides, made.ndim = dtype, shape, strides, len(shape)
-    made.size = math.prod(shape)
     made.allocation, made.device = memory, memory.device
     made._offset, made._address = offset, memory.address + offset
-    made._layout = _layout_number(dtype, shape, strides, memory.device.ordinal)
+    made._layout, made.size, itemsize, made._differentiable, pack = _layout(
+        dtype, shape, strides, memory.device.ordinal
+    )
+    made.span = Span(memory, offset, shape, strides, itemsize)
     made._packed = (made._address, *shape, *strides)
-    made._span = made._data = made._grad = made._name = None
-    made._differentiable, made.serial = differentiable(dtype), next(_serials)
+    made._block = pack(*made._packed)
+    made.serial = next(_serials)
     if memory.grad_scale is None and made._differentiable:  # the first float array on the memory decides
         memory.grad_scale = 2 if is_half(dtype) else 1
     made.__class__ = kind

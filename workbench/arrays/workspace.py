@@ -80,16 +80,18 @@ class Workspace(dict):
     def drop(self, a: Allocation) -> None:
         """Remove one shadow and return its buffer to the pool."""
         shadow = self.pop(a)
-        _spare.setdefault((a.device, len(shadow.data)), []).append((shadow.data, shadow.address, _walks))
+        _spare.setdefault((a.device.ordinal, len(shadow.data)), []).append((shadow.data, shadow.address, _walks))
 
 
 _walks = 0  # that were released
-_spare: dict[tuple[Any, int], list[tuple[Any, int, int]]] = {}  # bytes, their address, the walk that used them last
+_spare: dict[
+    tuple[int, int], list[tuple[Any, int, int]]
+] = {}  # by GPU and size: bytes, their address, the walk that used them last
 
 
 def _buffer(allocation: Allocation, n: int, start: XpArray | None = None, clear: bool = True) -> tuple[Any, int]:
     """`n` bytes of zeros, or a copy of `start`, and their address. clear=False: with undefined contents."""
-    spare = _spare.get((allocation.device, n))
+    spare = _spare.get((allocation.device.ordinal, n))
     if spare:
         data, at, _ = spare.pop()
         if capture_log.written_list is not None:

@@ -181,11 +181,9 @@ def _allocated(data: bytes, grad_scale: int | None) -> Allocation:
 
 
 def _mark(a: Allocation, marks: tuple) -> None:
-    *spans, gradient = marks
-    for own, marked in zip((a.required, a.retained), spans, strict=True):
-        for span in marked:
-            own.add(span)
-    a.note_asked()
+    required, retained, gradient = marks
+    a.mark("required", required)
+    a.mark("retained", retained)
     if gradient is not None:
         set_gradient(a, np.frombuffer(gradient, np.uint8))
 

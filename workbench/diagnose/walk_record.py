@@ -60,7 +60,7 @@ class WalkRecord:
         self.next = {events[n + 1]: s for n, s in zip(chosen, self.steps, strict=True) if n + 1 < len(events)}
         self._rewinds = self._last_needed(chosen[-1]) if len(chosen) < len(events) and chosen else None
         self.lost: dict[Allocation, SpanIndex[Span]] = {}
-        for span in (span for spans in tape.needed.changed.values() for span in spans):
+        for span in (span for known in tape.needed.memories.values() for span in known.changed):
             self._lose(span)
         self.turns = StateChanges(self.lines)
         self.present: dict[EventAccess, np.ndarray] = {}

@@ -173,8 +173,9 @@ class TorchCall(PureCall):
             self._command([t.detach() for t in tensors], results)[0].launch(record_tape=False)
             return made
         self.recorded, self.followed = self._record(tensors, followed, "needed", results), followed
-        needs = self.recorded.tape.needed.needs
-        plain = {k for k, a in enumerate(self.recorded.inputs) if a is not None and a.allocation not in needs}
+        needed = self.recorded.tape.needed
+        given = [(k, a) for k, a in enumerate(self.recorded.inputs) if a is not None]
+        plain = {k for k, a in given if needed.of(a.allocation).recent is None}
         self.needed = frozenset(range(len(tensors))) - (plain - self.values)
         return made
 

@@ -53,7 +53,7 @@ def memory_values(data: XpArray) -> list:
     return [capture_log.address(data), *data.shape, *data.strides]
 
 
-def _copies(private: Sequence[int], flat: list) -> dict[int, tuple[Any, int]]:
+def _copies(private: Sequence[int], flat: Sequence[Any]) -> dict[int, tuple[Any, int]]:
     """Copies of the memory of `private` for all arguments on it: {position: (uint8 array, offset of its start)}."""
     copies: dict[int, tuple[Any, int]] = {}
     made: dict[Allocation, tuple[Any, int]] = {}
@@ -68,7 +68,7 @@ def _copies(private: Sequence[int], flat: list) -> dict[int, tuple[Any, int]]:
     return copies
 
 
-def _moved_values(flat: list, copies: dict[int, tuple[Any, int]]) -> list:
+def _moved_values(flat: Sequence[Any], copies: dict[int, tuple[Any, int]]) -> list:
     values: list = []
     for k, a in enumerate(flat):
         packed = pack_values((a,))

@@ -8,7 +8,7 @@ from copy import copy
 from typing import Any
 
 from ..arrays import allocation as memory, capture_log
-from ..arrays.array import array, pack_values, spans_of
+from ..arrays.array import array, spans_of
 from ..arrays.gradient_views import open_views, sync_views
 from ..arrays.scalar import scalar
 from ..config import config
@@ -23,14 +23,11 @@ from .race_check import races_of
 class Command(PlannedLaunch):
     """A launch with its arguments, planned and ready to run; `RecordedLaunch` is the one that users hold."""
 
-    def __init__(
-        self, program: Program, plan: Plan, flat: list[Any], seen: CachedLaunch | None = None, changed: bool = False
-    ):
-        """`changed`: its numbers differ from those in `cached`."""
-        self.program, self.plan, self.flat, self.cached = program, plan, flat, seen
-        self.values = pack_values(flat) if seen is None or changed else seen.values
-        self.places, self.declared = flat, ()
-        self.held = False  # looked at again before each launch: see `kept`
+    declared: tuple[int, ...] = ()
+    held = False  # looked at again before each launch: see `kept`
+
+    def __init__(self, program: Program, plan: Plan, flat: Sequence[Any], cached: CachedLaunch | None = None):
+        self.program, self.plan, self.flat, self.places, self.cached = program, plan, flat, flat, cached
 
     def declare(self, args: Sequence[Any], kept: bool) -> None:
         """Note which of `args`, one for each flat parameter, are scalars with a gradient.
@@ -70,11 +67,12 @@ class Command(PlannedLaunch):
 
     def launch(self, record_tape: bool = True, frame: object = None) -> None:
         """Run it, recorded if a tape is open."""
-        frame = frame or sys._getframe(1)
         plan, flat = self.plan, self.flat
-        if (script := capture_log.script()) is not None and script.launch(self, record_tape, frame):
+        script = capture_log.told.script
+        if script is not None and script.launch(self, record_tape, frame or sys._getframe(1)):
             return
-        if capture_log.opened is not None and (notes := capture_log.active_capture()) is not None and notes.late:
+        notes = None if capture_log.opened is None else capture_log.active_capture()
+        if notes is not None and notes.late:
             return self._wait()
         if self.held:
             self.check_handles()
@@ -85,18 +83,18 @@ class Command(PlannedLaunch):
             if tape is None:
                 event, writes = None, spans_of(flat, plan.writes)
             else:
-                event = tape.before_launch(self, frame)
+                event = tape.before_launch(self, frame or sys._getframe(1))
                 writes = event.writes
             memory.about_to_write(writes, self.program.name, tape)
             try:
                 if config.check_races and (finder := races_of(plan)) is not None:
                     finder.check(self)
                     finder.fix(self)
-                if (notes := capture_log.active_capture()) is not None:
+                if notes is not None:
                     self._note(notes)
-                elif self.cached is not None and plan.forward.native_call is not None and capture_log.opened is None:
-                    shared = self.cached.packed if self.values is self.cached.values else None
-                    plan.forward.native_call(shared or self._pack(), 0, plan.form.dims[0])
+                elif (forward := plan.forward).native_call is not None and capture_log.opened is None:
+                    packed = forward.packed(self.values) if self.program.takes_numbers else forward.joined(flat)
+                    forward.native_call(packed, 0, plan.form.dims[0])
                 else:
                     plan.forward.run(self.values, self.views)
             except BaseException as failure:
@@ -114,13 +112,6 @@ class Command(PlannedLaunch):
             capture_log.refuse("A tape or a declared scalar behind a launch with a grid that is built later")
         self.held = bool(self.program.handles)
         capture_log.wait(self.launch)
-
-    def _pack(self) -> bytes:
-        """The packed block of arguments, shared by launches of the same arrays and numbers."""
-        packed, seen = self.plan.forward.packed(self.values), self.cached
-        if seen is not None and self.values is seen.values:
-            seen.packed = packed
-        return packed
 
     def _note(self, notes: capture_log.CaptureRecorder) -> None:
         """Run it and note it for the replays. Raises LaunchError [capture] for a declared scalar."""

@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-import array
 import math
-from collections.abc import Callable, Iterable, MutableSequence
+from array import array as words
+from collections.abc import Callable, Iterable, MutableSequence, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cached_property, partial
 from types import ModuleType
@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from ..arrays import capture_log
+from ..arrays.array import array, blocks_of
 from ..config import config
 from ..device import catch_up, get_device, let_follow, on_host, reports, xp
 from ..display import BAR_AFTER_S, ProgressBar
@@ -23,6 +24,7 @@ from ..kernels.analysis.thread_conflicts import private
 from ..kernels.compile import c_library, thread_pool
 from ..kernels.emit.signature import (
     BOUNDS,
+    MAX_RANK,
     NOTED,
     STATUS_WORDS,
     Signature,
@@ -153,6 +155,18 @@ class Executable:
         """The block of arguments for `native_call`."""
         return self.signature.pack(self.form.dims, [*values, *self.box] if self.box else values, self.record)
 
+    @cached_property
+    def _ends(self) -> tuple[bytes, bytes]:
+        """The bytes before and behind the arguments in their block."""
+        count = self.signature.count
+        whole = self.packed([0] * count)
+        return whole[: 8 * MAX_RANK], whole[8 * (MAX_RANK + count) :]
+
+    def joined(self, arrays: Sequence[array]) -> bytes:
+        """`packed` for arguments that are all arrays."""
+        head, tail = self._ends
+        return b"".join((head, *blocks_of(arrays), tail))
+
     def _compile(self) -> Any:
         made = self.call = self.program.executable(self.function, self.form.backend, self.variant, wait_with_bar)
         if isinstance(made, c_library.Compiled) and self.slices == 1 and 0 not in self.form.dims:
@@ -185,9 +199,9 @@ class Executable:
             self.fail(found)
 
     @cached_property
-    def status(self) -> array.array:
+    def status(self) -> words:
         """The error record of launches on a processor, one after the other, as they run under one lock."""
-        return array.array("q", bytes(8 * STATUS_WORDS))
+        return words("q", bytes(8 * STATUS_WORDS))
 
     @cached_property
     def record(self) -> int:

@@ -1,7 +1,8 @@
 """Launches: arguments are checked, a plan is looked up, and the kernel runs, recorded if a tape is open.
 
-Ways in: 1. the launch cache knows the grid and the arrays, or their layouts (`_seen`); 2. arguments are checked and a
-plan is looked up or made (`_launch_anew`); 3. a command that was kept is launched again (`RecordedLaunch.launch`).
+Ways in: 1. the launch cache knows the grid and the arrays, or their layouts (`LaunchCache.find`); 2. arguments are
+checked and a plan is looked up or made (`_launch_anew`); 3. a command that was kept is launched again
+(`RecordedLaunch.launch`).
 Ways to run, in this order: 1. it waits for the replays of an open capture, where what it takes is built there
 (`Command._wait`); 2. it runs and is noted for the replays (`Command._note`); 3. one call of compiled code with the
 packed arguments (`Executable.native_call`); 4. the interpreter, a GPU, sums in shares and what can fail
@@ -88,8 +89,10 @@ def launch(
     args = (*inputs, *outputs)
     if kernel.generic:
         kernel = concrete(kernel, args)
-    if not (adjoint or record_cmd) and (seen := _seen(kernel, dim, args, device, check_bounds)) is not None:
-        return seen.launch(record_tape, _caller())
+    if (known := kernel.launches) and config.remember_launches and not (adjoint or record_cmd):
+        found = known.find(dim, args, device, switches(check_bounds))
+        if found is not None:
+            return Command(known.program, *found).launch(record_tape, _caller())
     adjoints = (*adj_inputs, *adj_outputs) if adjoint else None
     return _launch_anew(Request(kernel, dim, args, device, check_bounds), adjoints, record_tape, record_cmd, _caller())
 
@@ -120,28 +123,12 @@ def _launch_anew(request: Request, adjoints: tuple | None, record_tape: bool, re
         return _pull_back(command, adjoints, record_cmd)
     if record_cmd:
         return RecordedLaunch(Request(kernel, dim, args, where, bounds), command.kept())
-    return _remembered(request, command).launch(record_tape, frame)
-
-
-def _seen(kernel: Kernel, dim: GridLike, args: tuple, device: DeviceLike, bounds: bool | str | None) -> Command | None:
-    """The command for these arguments from the launch cache; None if it has to be made in full."""
-    if config.remember_launches and kernel.launches:
-        found = kernel.launches.find(dim, args, device, switches(bounds))
-        return None if found is None else Command(kernel.launches.program, *found)
-    return None
-
-
-def _remembered(request: Request, command: Command) -> Command:
-    """Return the command, after entering it in the launch cache of its kernel."""
-    if command.declared or not config.remember_launches:
-        return command
-    kernel, dim, args, device, bounds = request
-    known = kernel.launches
-    if known is None or (known and known.program is not command.program):
-        known = kernel.launches = launches_of(kernel, command.program) or False
-    if known:
-        command.cached = known.remember(dim, args, device, switches(bounds), command)
-    return command
+    if config.remember_launches and not command.declared:
+        if kernel.launches is None or (kernel.launches and kernel.launches.program is not program):
+            kernel.launches = launches_of(kernel, program) or False
+        if kernel.launches:
+            command.cached = kernel.launches.remember(dim, args, device, switches(bounds), command)
+    return command.launch(record_tape, frame)
 
 
 def _caller() -> Any:

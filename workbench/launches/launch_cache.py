@@ -1,22 +1,21 @@
-"""The launch cache: everything that follows from the grid and the arguments of a launch is worked out once.
+"""The launch cache: everything that follows from the grid and the forms of the arguments is worked out once.
 
-The key of an entry has the serial numbers of the arrays, those in structs included. No two arrays ever have the same
-one, and an array never gets another memory, layout or dtype: equal serials mean equal layouts, aliases and bounds.
-The rest is a guard, compared at each launch: the kernel's source, the switches, the device that was asked for, and the
-numbers that indices use. Other numbers and vectors (dt, the number of a frame) may differ from launch to launch.
-Nothing here keeps an array alive. `config.remember_launches = False` turns it off.
+The key of an entry has the layouts of the arrays, those in structs included, and how they share memory: equal keys mean
+equal aliases and bounds, also of arrays that are new. The rest is a guard, compared at each launch: the kernel's
+source, and the numbers that indices use. Other numbers and vectors (dt, the number of a frame) may differ from launch
+to launch. Nothing here keeps an array alive. `config.remember_launches = False` turns it off.
 """
 
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
-from operator import index
+from dataclasses import dataclass, field
+from operator import attrgetter, index
 from typing import Any, NamedTuple
 
 import numpy as np
 
-from ..arrays.array import array, layout_numbers
+from ..arrays.array import layout_numbers
 from ..arrays.host_reads import sources_of
 from ..device import DeviceLike
 from ..kernels.lru import RecentlyUsed
@@ -26,7 +25,7 @@ from ..kernels.types import Array, Composite, Scalar, Small
 from .arguments import exact_ints, held, is_one
 from .plan import GridLike, Plan, PlannedLaunch
 
-MOST = 1 << 14  # launches that a kernel remembers: some hundred bytes each, and its plan where indices use numbers
+_MEMORY = attrgetter("allocation")
 _NUMBERS = {int, float, bool, *[np.dtype(code).type for code in "?bhilqBHILQfd"]}  # which cannot change
 
 
@@ -60,42 +59,35 @@ class VaryingArgument(NamedTuple):
 
 @dataclass(eq=False, slots=True)
 class CachedLaunch:
-    """A cached launch: plan and packed arguments for one key (grid and arrays).
+    """A cached launch: the plan for one key.
 
     numbers   (position, argument, number passed on) of the value arguments that must be equal again: a guard.
-    free      those that may differ.
-    values    as `Signature.pack` takes them, with the numbers of the cached launch.
-    packed    the block of arguments made of `values`.
+    free      those that may differ. bare: True if there is neither.
     """
 
-    switches: int
-    device: DeviceLike
     numbers: tuple
     free: tuple[VaryingArgument, ...]
     plan: Plan
-    values: list
-    packed: bytes | None = None
+    bare: bool = field(init=False)
+
+    def __post_init__(self) -> None:
+        self.bare = not (self.numbers or self.free)
 
     def fits(self, flat: Sequence[Any]) -> bool:
         """True if the guarded numbers equal those of the cached launch."""
         return all(flat[k] is then or _equal(flat[k], then) for k, then, _ in self.numbers)
 
-    def take(self, flat: list) -> bool | None:
-        """Put converted numbers into `flat`. True if any differs from the cached launch; None if one needs checking."""
+    def take(self, flat: list) -> bool:
+        """Put converted numbers into `flat`. False if one needs checking."""
         for k, _, number in self.numbers:
             flat[k] = number
-        changed = False
         for free in self.free:
             now = flat[free.position]
-            if now is free.then and now is not None:
-                flat[free.position] = free.number
-                continue
-            taken = free.taken(now)
+            taken = free.number if now is free.then and now is not None else free.taken(now)
             if taken is None:
-                return None
+                return False
             flat[free.position] = taken
-            changed = True
-        return changed
+        return True
 
 
 def flat_of(program: Program, args: tuple) -> Any:
@@ -112,103 +104,66 @@ class LaunchCache:
         self.kernel, self.program = kernel, program
         self.count = len(program.params)
         self.arrays = program.array_positions
-        self.all_arrays = len(program.leaves) == len(self.arrays)
+        self.all_arrays, self.structless = len(program.leaves) == len(self.arrays), program.structless
         self.fixed = tuple([k for k in range(len(program.leaves)) if not (k in self.arrays or self._is_free(k))])
-        self.cached = RecentlyUsed(MOST_PLANS if self.fixed else MOST)  # key -> CachedLaunch
-        self.layouts = RecentlyUsed(MOST_PLANS)  # for arrays that are new: one launch of each form, with its plan
-        self.seen_once: set[int] = set()  # hashes of launches made once: of arrays new each time nothing more is kept
+        self.known = RecentlyUsed(MOST_PLANS)  # key -> CachedLaunch
+        self.latest: CachedLaunch | None = None
 
     def _is_free(self, k: int) -> bool:
         type: Any = self.program.leaves[k].type
         return k not in self.program.index_positions and not (type.__class__ is Scalar and type.kind == "b")
 
-    def key(self, dim: Any, flat: Sequence[Any]) -> tuple:
-        """The cache key of a launch. Raises TypeError or AttributeError for arguments of other kinds."""
+    def key(self, dim: Any, given: Sequence[Any], device: DeviceLike, switches: int) -> tuple:
+        """The key of everything a plan depends on. Raises TypeError or AttributeError for arguments of other kinds."""
+        arrays = given if self.all_arrays else [given[k] for k in self.arrays]
+        aliases = None
+        if len({*map(_MEMORY, arrays)}) < len(arrays):
+            memories = list(map(_MEMORY, arrays))
+            aliases = tuple([(memories.index(a.allocation), a.span.offset) for a in arrays])
         grid = dim if dim.__class__ is int else tuple(map(index, dim))
-        if self.all_arrays:
-            return (grid, *[a.serial for a in flat])
-        return (grid, *[flat[k].serial for k in self.arrays], *[flat[k] for k in self.fixed])
+        return (grid, switches, device, aliases, *layout_numbers(arrays), *[given[k] for k in self.fixed])
 
     def find(
         self, dim: GridLike, args: tuple, device: DeviceLike, switches: int
-    ) -> tuple[Plan, list, CachedLaunch | None, bool] | None:
-        """(plan, flat arguments, cache entry, True if numbers differ from the entry's); None on a cache miss."""
+    ) -> tuple[Plan, Sequence[Any], CachedLaunch] | None:
+        """(plan, flat arguments, cache entry); None on a cache miss."""
         if len(args) != self.count:
             return None
         try:
-            given = flat_of(self.program, args)
-            key = self.key(dim, given)
-            known = self.cached.get(key)
-            if known is None:
-                return self._alike(key, given, device, switches)
-            self.cached.move_to_end(key)
-        except (TypeError, AttributeError, KeyError):  # KeyError: another thread has removed it by now
+            given = args if self.structless else flat_of(self.program, args)
+            key = self.key(dim, given, device, switches)
+            known = self.known.get(key)
+            if known is not self.latest:
+                self.known.move_to_end(key)
+                self.latest = known
+        except (TypeError, AttributeError, KeyError):  # KeyError: there is none, or another thread has removed it
             return None
-        if known.device is not device or known.switches != switches:
+        if known is None or not self.kernel.reads(self.program):
             return None
-        if not self.kernel.reads(self.program) or not known.fits(given):
-            return None
+        if known.bare:
+            return known.plan, given, known
         flat = [*given]
-        changed = known.take(flat)
-        if changed is None:
-            return None
-        return known.plan, flat, known, changed
-
-    def _alike(
-        self, key: tuple, given: Sequence[Any], device: DeviceLike, switches: int
-    ) -> tuple[Plan, list, None, bool] | None:
-        """As `find`, for new arrays: by an entry for others of the same layouts, none aliased. Returns no entry."""
-        known = (
-            self.layouts.find(self._layout(key, given, device, switches)) if hash(key) not in self.seen_once else None
-        )
-        if known is None or not self.kernel.reads(self.program) or not known.fits(given):
-            return None
-        flat = [*given]
-        if known.take(flat) is None:
-            return None
-        self._note_once(key)
-        return known.plan, flat, None, True
-
-    def _layout(self, key: tuple, given: Sequence[Any], device: DeviceLike, switches: int) -> tuple | None:
-        """The key of everything a plan depends on; None if arguments are no arrays, or two share an allocation."""
-        arrays = [given[k] for k in self.arrays]
-        if any(a.__class__ is not array for a in arrays) or len({a.allocation for a in arrays}) < len(arrays):
-            return None
-        return (key[0], switches, device, *layout_numbers(arrays), *key[1 + len(arrays) :])
-
-    def _note_once(self, key: tuple) -> None:
-        if len(self.seen_once) >= MOST:
-            self.seen_once.clear()
-        self.seen_once.add(hash(key))
+        return (known.plan, flat, known) if known.fits(given) and known.take(flat) else None
 
     def remember(
         self, dim: GridLike, args: tuple, device: DeviceLike, switches: int, command: PlannedLaunch
     ) -> CachedLaunch | None:
-        """Enter a checked launch the second time, and return the entry. For its layouts it is entered at once."""
+        """Enter a checked launch, and return the entry; None where its arguments do not determine it."""
         try:
             given = flat_of(self.program, args)
             if any(given[k] is not command.flat[k] for k in self.arrays):
                 return None
-            key = self.key(dim, given)
-            layout = self._layout(key, given, device, switches)
-            first = hash(key) not in self.seen_once
+            key = self.key(dim, given, device, switches)
+            hash(key)
         except (TypeError, AttributeError):  # a number of another kind
             return None
-        if first:
-            self._note_once(key)
-            if layout is None or layout in self.layouts:
-                return None
         if any(given[k].__class__ not in _NUMBERS for k in self.fixed):
             return None
-        numbers = tuple([(k, given[k], command.flat[k]) for k in self.fixed])
         free = self._free(given, command)
         if any(f.taken(given[f.position]) is None for f in free):
             return None
-        made = CachedLaunch(switches, device, numbers, free, command.plan, command.values)
-        if first:
-            self.layouts.enter(layout, made)
-            return None
-        self.cached.enter(key, made)
+        made = CachedLaunch(tuple([(k, given[k], command.flat[k]) for k in self.fixed]), free, command.plan)
+        self.known.enter(key, made)
         return made
 
     def _free(self, given: Sequence[Any], command: PlannedLaunch) -> tuple[VaryingArgument, ...]:

@@ -17,7 +17,7 @@ from typing import Any
 import numpy as np
 
 from ..arrays import allocation as memory
-from ..arrays.array import array, layout_numbers
+from ..arrays.array import array, layout_numbers, pack_values
 from ..arrays.dtypes import scalar_in
 from ..config import config
 from ..device import Device, get_device
@@ -118,16 +118,19 @@ class Plan:
 class PlannedLaunch:
     """A plan with the arguments of one launch: what its adjoint, its tangents and its race check read of it.
 
-    values, declared   `flat` as `Executable.run` takes it, and the positions of declared scalars.
-    places             like `flat`, but with the memory behind declared scalars.
+    declared   positions of declared scalars. places: like `flat`, but with the memory behind them.
     """
 
     program: Program
     plan: Plan
-    flat: list[Any]
-    values: list[Any]
-    places: list[Any]
+    flat: Sequence[Any]
+    places: Sequence[Any]
     declared: tuple[int, ...]
+
+    @property
+    def values(self) -> list[Any]:
+        """The arguments as `Executable.run` takes them."""
+        return pack_values(self.flat)
 
     def views(self) -> list:
         """The arguments for the interpreter."""
@@ -187,14 +190,14 @@ def plan(
 
 def switches(bounds: bool | str | None = None) -> int:
     """The number that stands for the switches as they are for a launch made now. `bounds`: see `tests_indices`."""
-    return 2 * config.switches + tests_indices(bounds)
+    if bounds is None:
+        bounds = config.check_bounds
+    return 2 * config.switches + (bounds is True or (bounds is False and memory.recorder() is not None))
 
 
 def tests_indices(bounds: bool | str | None = None) -> bool:
     """True if a launch made now tests indices that depend on data. `bounds`: its own `check_bounds`, or None."""
-    if bounds is None:
-        bounds = config.check_bounds
-    return bounds is True or (bounds is False and memory.recorder() is not None)
+    return switches(bounds) % 2 == 1
 
 
 def _moved(plan: Plan, flat: list[Any]) -> Plan | None:

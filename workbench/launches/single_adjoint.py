@@ -66,7 +66,7 @@ def _run(command: PlannedLaunch, adjoints: dict[int, array], by: memory.Recorder
         space.release()
 
 
-def _adjoints(program: Program, flat: list, given: Sequence[Any]) -> dict[int, array]:
+def _adjoints(program: Program, flat: Sequence[Any], given: Sequence[Any]) -> dict[int, array]:
     """Position of a float array -> the array that holds its adjoint."""
     if len(given) != len(program.params):
         text = f"Kernel {program.name!r} takes {len(program.params)} arguments, got {len(given)} adjoints."

@@ -1,7 +1,7 @@
 """Sizes of a launch from which more workers, more pieces or a second function pay: measured, not derived."""
 
-PARALLEL_FROM = 40_000  # statements of a launch below which one worker is faster than two that are awake
-WAKE_FROM = 150_000  # below which it is faster than waking others
+PARALLEL_FROM = 300_000  # statements of a launch below which two workers are no faster than one: some 5 us, vectorised
+WAKE_FROM = 1_000_000  # below which it is faster than waking others
 SUMS_FROM = 1_000_000  # below which copies of sums for each worker cost more than they save
 LONG_FROM = 2_000_000  # statements of a launch from which workers that are through help the others
 SLICE = 500_000_000  # statements of a part of a launch: less than a second, in which nobody sees Ctrl-C

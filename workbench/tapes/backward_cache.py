@@ -27,17 +27,16 @@ from .publish import publish
 from .recording import Recording
 from .reverse import walk
 
-MOST = 4  # lists, and signatures of which there is none yet, that are remembered
+MOST = 8  # lists, and signatures of which there is none yet, that are remembered
 BYTES = 16 << 20  # of the shadows of one list: above, a walk takes longer than what a list saves
 
-_once: list[tuple] = []  # signatures of walks that were made once
 _known: list[CompiledBackward] = []
 
 
 class CompiledBackward:
     """A compiled walk: its native calls, and the private shadows that hold its results. Memories are held weakly.
 
-    calls     None for a walk that cannot be compiled.
+    calls     None for a walk that cannot be compiled, or was made once so far; `tried`: False of the latter.
     seeds     the uint8 arrays of the shadows that are seeded.
     results   (reference to a memory, its shadow's bytes, their address, scale).
     writes    id of a memory in `results` -> [(number of the event, number of the write)] of all writes to it.
@@ -46,6 +45,7 @@ class CompiledBackward:
     def __init__(self, signature: tuple):
         self.signature = signature
         self.calls: CallList | None = None
+        self.tried = False
         self.runs = 0
         self.seeds: list[Any] = []
         self.results: list[tuple] = []
@@ -87,7 +87,6 @@ class CompiledBackward:
 
 def forget() -> None:
     """Clear the cache."""
-    _once.clear()
     _known.clear()
 
 
@@ -105,8 +104,7 @@ def signature(tape: Recording, seeds: Workspace) -> tuple | None:
                 return None
             steps.append(event.arrays[0].serial)
         elif command.cached is not None:
-            steps.append(command.cached)
-            steps.append(event.reverse)
+            steps += (command.cached, event.reverse, *[command.flat[k].serial for k in command.program.array_positions])
         else:
             return None
     memories = dict.fromkeys([a.allocation for a in tape.arrays.values()])
@@ -126,16 +124,15 @@ def compiled_backward(tape: Recording, seeds: Workspace) -> CompiledBackward | N
         if found.signature == key:
             _known.remove(found)
             _known.append(found)  # the least recently used is at the front
-            return found if found.calls is not None else None
-    if key not in _once:
-        _once[:] = [*_once[1 - MOST :], key]
+            break
+    else:
+        _known[:] = [*_known[1 - MOST :], CompiledBackward(key)]
         return None
-    _once.remove(key)
-    made = CompiledBackward(key)
-    _known[:] = [*_known[1 - MOST :], made]
-    if all(_plain(event) for event in tape.events):
-        _write_down(made, tape, seeds)
-    return made if made.calls is not None else None
+    if not found.tried:
+        found.tried = True
+        if all(_plain(event) for event in tape.events):
+            _write_down(found, tape, seeds)
+    return None if found.calls is None else found
 
 
 def _plain(event: Event) -> bool:

@@ -189,10 +189,9 @@ class _Loop:
         spans = [a.span for a in self.state]
         for span in spans:
             inner.log.touched[span.allocation].add(span)  # no step starts a leaf
-            inner.needed.follow_left(span.allocation)
+            inner.needed.follow(span.allocation)
             if span.allocation.exposed:
-                inner.needed.left[span.allocation][span] = checksum_of(span)
-                inner.needed.guarded = True
+                inner.needed.note_left(span)
         self.fresh = memory.next_id()
         with inner:
             self.loop.step(k, *self.state)

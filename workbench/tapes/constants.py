@@ -20,10 +20,6 @@ class Constants:
         self.live: dict[Allocation, dict[Span, None]] = {}
         self.events: set[Event] = set()
 
-    def __contains__(self, event: Event) -> bool:
-        """True if this event wrote constants only."""
-        return event in self.events
-
     def follow(self) -> None:
         """Update to the last event of the tape."""
         events = self.all_events[self.done :]

@@ -17,9 +17,8 @@ from .recording import Recording
 
 def collect(tape: Recording) -> None:
     """Enter in `tape.conventions` what the launches of its last walk met."""
-    launches = [e for e in tape.events if e.reverse is not None]
-    ran = (code for e in launches for code in (e.command.plan.forward, e.reverse.executable))
-    for executable in dict.fromkeys(ran):
+    ran = {(e.command.plan.forward, e.reverse.executable): None for e in tape.events if e.reverse is not None}
+    for executable in dict.fromkeys(code for both in ran for code in both):
         met = executable.met()
         if not all(s.attr.sure for s in met) and not multiplied(tape, executable):
             met = [s for s in met if s.attr.sure]

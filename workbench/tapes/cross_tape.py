@@ -194,10 +194,12 @@ class Border:
             return
         last: dict[Span, bool] = {}
         self._constants.follow()
+        constants = self._constants.events
         for event in reversed(events):
-            for span, live in self._written(event):
+            back = event.reverse
+            for span, live in self._written(event) if back is None else zip(event.writes, back.live, strict=True):
                 if span not in last:
-                    last[span] = live and event not in self._constants
+                    last[span] = live and event not in constants
         run.wrote.update([span.allocation.id for span in last])
         if not any(last.values()):
             return
@@ -209,9 +211,10 @@ class Border:
         run.names = tuple(self.names.of_memory(a) for a in named[:3])
 
     def _written(self, event: Event) -> Iterable[tuple[Span, bool]]:
-        """(span, True if it depends on something with a gradient) for an event's writes; () if that is unknown."""
-        if event.reverse is not None:
-            return zip(event.writes, event.reverse.live, strict=True)
+        """(span, True if it depends on something with a gradient) for the writes of an event without an adjoint.
+
+        () if that is unknown.
+        """
         if not event.kind.passes:
             return ()
         source, active = event.source, self.log.active

@@ -100,7 +100,7 @@ class OpCall:
             tape.arrays[id(a)] = a
             tape.needed.need(a.span, event, n)
             if n < len(self.outs):
-                tape.needed.begun[a.allocation] = None
+                tape.needed.notes(a.allocation).begun = True
                 if event.followed and is_float_memory(a):
                     tape.log.activate(a, event.label)
         tape.events.append(event)

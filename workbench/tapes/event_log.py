@@ -21,7 +21,8 @@ class EventLog:
 
     active    memory that depends on something with `requires_grad`; `scalars`: its scalar type, or a struct.
     What follows is brought up to the last event by `tally`, on demand, so that recording is not slowed down:
-    touched   bytes that an event has read or written; `first`: that event. written: bytes that an event has written.
+    first     the event that met the memory first; `begins`: the memories that an event was the first to meet.
+    written   bytes that an event has written. touched: or read, by `has_touched`.
     stored    spans surely stored to. stamps: the stamp of the last event that wrote the memory.
     bits      what was written as whole numbers, by the span and what that event read.
     """
@@ -41,36 +42,49 @@ class EventLog:
         self.scalars.clear()
         self.touched: dict[Allocation, SpanSet] = defaultdict(SpanSet)
         self.first: dict[Allocation, Event] = {}
+        self.begins: dict[Event, list[Allocation]] = defaultdict(list)
         self.written: dict[Allocation, SpanSet] = defaultdict(SpanSet)
         self.stored: dict[Allocation, dict[Span, None]] = {}
         self.stamps: dict[Allocation, int] = {}
         self.bits: dict[tuple[Span, tuple[Span, ...]], tuple[array, Event]] = {}
-        self._tallied = 0
+        self._tallied = self._looked_at = 0
 
     def tally(self) -> None:
         """Bring all but the first four attributes up to the last event."""
+        first, stored = self.first, self.stored
         for event in self.events[self._tallied :]:
-            if not (event.kind.own or event.noted or event.reads):
+            if (command := event.command) is not None:
+                plan, flat = command.plan, command.places
+                met = [flat[k].allocation for k in (*plan.program.array_positions, *command.declared)]
+            elif _touches(event):
+                plan, met = None, [span.allocation for span in (*event.reads, *event.writes)]
+            else:
                 continue
-            for span in (*event.reads, *event.writes):
-                self.first.setdefault(span.allocation, event)
-                self.touched[span.allocation].add(span)
-            for a in _written_as_integers(event):
-                self.bits.setdefault((a.span, event.reads), (a, event))
-            plain = event.command.plan.accumulates_only if event.command is not None else ()
-            makes_leaves = event.kind.cuts or event.theirs
-            for k, span in enumerate(() if makes_leaves else event.writes):
-                if event.command is None or event.command.plan.writes[k][0] not in plain:
-                    self.stored.setdefault(span.allocation, {})[span] = None
-                self.written[span.allocation].add(span)
-                self.stamps[span.allocation] = event.stamp
+            for a in met:
+                if a not in first:
+                    first[a] = event
+                    self.begins[event].append(a)
+            if plan is None or plan.bits:
+                for a in _written_as_integers(event):
+                    self.bits.setdefault((a.span, event.reads), (a, event))
+            if event.kind.cuts or event.theirs:  # what it wrote is a leaf
+                continue
+            for k, span in enumerate(event.writes):
+                a = span.allocation
+                if plan is None or plan.writes[k][0] not in plan.accumulates_only:
+                    stored.setdefault(a, {})[span] = None
+                self.written[a].add(span)
+                self.stamps[a] = event.id
         self._tallied = len(self.events)
 
     def has_touched(self, span: Span) -> bool:
         """True if an event of this tape has read or written one of these bytes, or may have."""
         if self.events and span in (last := self.events[-1]).writes and (last.kind.own or last.noted):
             return True  # as of most losses, which the last launch writes
-        self.tally()
+        for event in filter(_touches, self.events[self._looked_at :]):
+            for met in (*event.reads, *event.writes):
+                self.touched[met.allocation].add(met)
+        self._looked_at = len(self.events)
         marks = self.touched.get(span.allocation)
         return marks is not None and marks.touch(span)
 
@@ -146,6 +160,11 @@ class EventLog:
                     moved[span] = None
                     memories.add(span.allocation)
         return moved
+
+
+def _touches(event: Event) -> bool:
+    """True for what counts as a reading or a write of the program."""
+    return event.kind.own or event.noted or bool(event.reads)
 
 
 def _check_place(a: array, dtype: Scalar) -> None:

@@ -4,18 +4,17 @@ from __future__ import annotations
 
 import linecache
 import zlib
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from functools import lru_cache
-from itertools import chain, islice
+from itertools import islice
 from types import CodeType
 from typing import Any
 
 import numpy as np
 
 from ..arrays.allocation import Allocation, clock as clock
-from ..arrays.array import array
-from ..arrays.interval_index import Intervals
+from ..arrays.array import array, spans_of
 from ..arrays.ports import version_counters
 from ..arrays.span import Span
 from ..device import on_host
@@ -61,16 +60,25 @@ class Event:
         kind: Kind,
         label: str,
         place: Any,
-        reads: tuple[Span, ...] = (),
+        reads: tuple[Span, ...] | None = (),
         writes: tuple[Span, ...] = (),
         command: Any = None,
         arrays: tuple[array, ...] = (),
     ):
         self.id, self.kind, self.label = id, kind, label
         self.place = place  # Where, or (code, its present instruction) until somebody asks
-        self.reads, self.writes, self.command = reads, writes, command
+        self.writes, self.command = writes, command
+        if reads is not None:
+            self.reads = reads
         if arrays:
             self.arrays = arrays
+
+    def __getattr__(self, name: str) -> Any:
+        """`reads`, where they were given as None: those of the launch, worked out when first asked for."""
+        if name != "reads" or self.__dict__.get("command") is None:
+            raise AttributeError(name)
+        self.reads: tuple[Span, ...] = spans_of(self.command.flat, self.command.plan.reads)
+        return self.reads
 
     @property
     def stamp(self) -> int:
@@ -136,51 +144,6 @@ class Need:
         if self.stamp is not None and self.stamp != stamp_of(self.span.allocation):
             return "an in-place operation of torch"
         return "a write through its raw memory (numpy(), ptr, another library)"
-
-
-class Needs:
-    """The needs of one allocation. They enter an index once a write comes near: a new row of a history is far."""
-
-    __slots__ = ("last", "_index", "_new", "_measured", "_low", "_high")
-
-    def __init__(self) -> None:
-        self.last: Span | None = None  # of the need that was appended last
-        self._index: Intervals[Need] | None = None
-        self._new: list[Need] = []  # not in the index yet; of the first `_measured` the hull is part of [_low, _high)
-        self._measured, self._low, self._high = 0, 1 << 62, 0
-
-    def __len__(self) -> int:
-        return len(self._index or ()) + len(self._new)
-
-    def __iter__(self) -> Iterator[Need]:
-        return chain(self._index or (), self._new)
-
-    def append(self, need: Need) -> None:
-        self._new.append(need)
-        self.last = need.span
-
-    def meeting(self, span: Span) -> list[Need]:
-        """The needs that share a byte with `span`, or may share one."""
-        for need in self._new[self._measured :]:
-            low, high = need.span.hull()
-            self._low, self._high = min(self._low, low), max(self._high, high)
-        self._measured = len(self._new)
-        low, high = span.hull()
-        if high <= self._low or self._high <= low:
-            return []
-        self._index = self._index or Intervals()
-        for need in self._new:
-            self._index.enter(need, *need.span.hull())
-        self._new.clear()
-        self._measured = 0
-        return [need for need in self._index.meeting(low, high) if need.span.overlaps(span) is not False]
-
-    def drop(self, met: Iterable[Need]) -> None:
-        """Remove needs that `meeting` has found."""
-        for need in met:
-            assert self._index is not None
-            self._index.remove(need)
-        self.last = None
 
 
 @dataclass(eq=False, slots=True)

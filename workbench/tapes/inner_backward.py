@@ -121,7 +121,7 @@ def record(outer: Tape, tape: Tape, seeds: Mapping[array, array], publish: Calla
     for a in event.arrays:
         outer.log.activate(a, "backward")
     for grad in grads:
-        outer.needed.begun[grad.allocation] = None
+        outer.needed.notes(grad.allocation, watch=False).begun = True
     outer.needed.keep_before(event)
     publish()
     outer.events.append(event)

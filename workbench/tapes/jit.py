@@ -171,7 +171,7 @@ class Jit:
         return self if instance is None else MethodType(self, instance)
 
     def __call__(self, *args: object, **kwargs: object) -> Any:
-        busy = capture_log.opened is not None or capture_log.script() is not None or memory.recorder() is not None
+        busy = capture_log.opened is not None or capture_log.told.script is not None or memory.recorder() is not None
         if self.off or busy or not config.jit:
             return self.function(*args, **kwargs)
         call = CallArguments(args, kwargs)

@@ -276,8 +276,8 @@ def _unchanged_since(tape: Tape, event: Event, span: Span) -> bool:
     """True if these bytes surely are as the event found them: no later event, call or foreign library wrote them."""
     a = span.allocation
     later = tape.events[tape.events.index(event) :]
-    hands = [s for e in later for s in e.writes] + list(tape.needed.changed.get(a, ()))
-    return a in tape.needed.left and not a.exposed and not any(s.overlaps(span) is not False for s in hands)
+    written = any(s.overlaps(span) is not False for e in later for s in e.writes)
+    return tape.needed.of(a).followed and not (a.exposed or written or tape.needed.has_changed(span))
 
 
 def _host(tape: Tape, event: Event, space: Workspace, after: dict) -> None:

@@ -75,9 +75,9 @@ class TapeNames:
         own, shared = scopes(frame)
         for scope in (own, shared):
             for label, a in names_in(scope, array, FEW, lambda: not missing) if missing else ():
-                if id(a) in missing:
-                    missing.discard(id(a))
-                    self.noted[id(a)] = label
+                if (i := id(a)) in missing:
+                    missing.discard(i)
+                    self.noted[i] = label
 
     def guess(self) -> None:
         """Name the arrays that no variable is: by the array they are a part of, or by the line that launched them."""

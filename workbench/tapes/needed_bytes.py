@@ -7,29 +7,94 @@ Bytes that others overwrite cannot always be kept; such changes are noted, or fo
 from __future__ import annotations
 
 import weakref
+from collections.abc import Iterable, Iterator
+from itertools import chain
+from types import MappingProxyType
 from typing import Any
 
 from ..arrays.allocation import Allocation, caller_where
 from ..arrays.array import array, span_of
+from ..arrays.interval_index import Intervals
 from ..arrays.span import Span
 from ..errors import GradientError, Where
 from .event_log import EventLog
-from .events import Event, KeptBytes, Need, Needs, checksum_of, clock, stamp_of
+from .events import Event, KeptBytes, Need, checksum_of, clock, stamp_of
 from .kinds import FOREIGN
 from .naming import TapeNames
 
 START = "the start of the tape, to run the program again"
 
 
+class MemoryNotes:
+    """All that a tape knows of one memory; iterating gives the needs of its bytes that are not kept yet.
+
+    They enter an index once a write comes near: a new row of a history is far. `count` of them, `last` the span of the
+    one that was appended last; `recent` None: there never was one.
+
+    watched   True if the tape is told of changes. begun: if an event has written it. cut: if a cut made it, which is a
+              leaf once it is given requires_grad.
+    followed  True if an event on an active path has touched it: a change between two events is a conflict then.
+    left      span -> checksum of what such events left, once it is exposed.
+    changed   what somebody else has written since: a dict of spans, once there are any.
+    met       with keep="all": how many events there were when it was met or exposed, and its checksum if exposed.
+    """
+
+    count = 0
+    last: Span | None = None
+    watched = begun = cut = followed = False
+    left: Any = MappingProxyType({})
+    changed: Any = ()
+    met: tuple[int, int | None] | None = None
+    _index: Intervals[Need] | None = None
+    recent: list[Need] | None = None  # not in the index yet; of the first `_measured` the hull is part of [_low, _high)
+    _measured, _low, _high = 0, 1 << 62, 0
+
+    def __iter__(self) -> Iterator[Need]:
+        return chain(self._index or (), self.recent or ())
+
+    def append(self, need: Need) -> None:
+        if self.recent is None:
+            self.recent = [need]
+        else:
+            self.recent.append(need)
+        self.last = need.span
+        self.count += 1
+
+    def meeting(self, span: Span) -> list[Need]:
+        """The needs that share a byte with `span`, or may share one."""
+        new = self.recent or []
+        for need in new[self._measured :]:
+            low, high = need.span.hull()
+            self._low, self._high = min(self._low, low), max(self._high, high)
+        self._measured = len(new)
+        low, high = span.hull()
+        if high <= self._low or self._high <= low:
+            return []
+        self._index = self._index or Intervals()
+        for need in new:
+            self._index.enter(need, *need.span.hull())
+        new.clear()
+        self._measured = 0
+        return [need for need in self._index.meeting(low, high) if need.span.overlaps(span) is not False]
+
+    def drop(self, met: Iterable[Need]) -> None:
+        """Remove needs that `meeting` has found."""
+        for need in met:
+            assert self._index is not None
+            self._index.remove(need)
+            self.count -= 1
+        self.last = None
+
+
+_NOTHING = MemoryNotes()
+
+
 class NeededBytes:
     """Bytes that the adjoints of a tape will read, and the changes that have spoilt some.
 
-    needs      of each memory, those not kept yet.
-    left       touched on active paths: span -> checksum, once exposed. changed: written since by somebody else.
-    guarded    True if there is anything in these two to compare with.
-    met        with keep="all", every memory: how many events there were when it was met or exposed, and its checksum
-               if exposed.
-    begun      memories written by an event. cut: those made by a cut, a leaf if it is given requires_grad.
+    memories   what is known of each memory. followed: ids of arrays of floats on them
+               that a launch with an adjoint has touched.
+    exposed    True if any of them is exposed. guarded: if there is anything in `left` or `changed` to compare with.
     conflicts  reasons to refuse the walk. failure: the launch that broke off.
     walked     True once a backward has been: what others overwrite is kept from then on instead of refused.
     """
@@ -37,39 +102,51 @@ class NeededBytes:
     def __init__(self, keep: str, log: EventLog, names: TapeNames, tape: weakref.ref[Any]) -> None:
         self.keeps_all = keep == "all"
         self.log, self.names, self._tape = log, names, tape
+        self.alone = [tape]  # the watchers of each memory that nobody else watches
         self.clear()
 
     def clear(self) -> None:
         """Forget all needs and conflicts."""
-        self.needs: dict[Allocation, Needs] = {}
-        self.left: dict[Allocation, dict[Span, int]] = {}
-        self.changed: dict[Allocation, dict[Span, None]] = {}
-        self.guarded = False
-        self.met: dict[Allocation, tuple[int, int | None]] = {}
-        self.begun: dict[Allocation, None] = {}
-        self.cut: dict[Allocation, None] = {}
+        self.memories: dict[Allocation, MemoryNotes] = {}
+        self.followed: dict[int, None] = {}
+        self.exposed = self.guarded = False
         self.conflicts: list[tuple[Need, str, Where | None] | GradientError] = []
         self.failure: tuple[Event, BaseException] | None = None
         self.walked = False
 
-    def _watch(self, a: Allocation) -> None:
-        tape = self._tape()
-        assert tape is not None
-        a.watch(tape)
+    def of(self, a: Allocation) -> MemoryNotes:
+        """The notes of a memory, to be read."""
+        return self.memories.get(a, _NOTHING)
+
+    def has_changed(self, span: Span) -> bool:
+        """True if somebody else has written any of these bytes since the tape touched them, or may have."""
+        return any(s.overlaps(span) is not False for s in self.of(span.allocation).changed)
+
+    def notes(self, a: Allocation, watch: bool = True) -> MemoryNotes:
+        """The notes of a memory, to be added to; with `watch` the tape is told of its changes from now on."""
+        known = self.memories.get(a)
+        if known is not None and (known.watched or not watch):
+            return known
+        if known is None:
+            known = self.memories[a] = MemoryNotes()
+        if watch:
+            known.watched, self.exposed = True, self.exposed or a.exposed
+            for ref in a.watchers:
+                if ref() is not None:
+                    a.watch(self._tape())  # pyright: ignore[reportArgumentType]  it is alive
+                    break
+            else:
+                a.watchers = self.alone
+        return known
 
     def need(self, span: Span, event: Event, position: int) -> None:
         """Note that the adjoint of this event will read these bytes of its argument at `position`."""
-        a = span.allocation
-        known = self.needs.get(a)
-        if known is None:
-            known = self.needs[a] = Needs()
-            if a not in self.left:
-                self._watch(a)
-        elif known.last is span:
+        known = self.notes(span.allocation)
+        if known.last is span:
             return
         need = Need(span, event, position)
-        if a.exposed:
-            need.checksum, need.stamp = checksum_of(span), stamp_of(a)
+        if span.allocation.exposed:
+            need.checksum, need.stamp = checksum_of(span), stamp_of(span.allocation)
         known.append(need)
 
     def watch_again(self) -> None:
@@ -79,60 +156,56 @@ class NeededBytes:
                 for k, box in event.reverse.needs:
                     self.need(span_of(event.command.flat[k], box), event, k)
             for span in event.writes:
-                if needs := self.needs.get(span.allocation):
-                    needs.drop([n for n in needs.meeting(span) if span.contains(n.span)])
+                needs = self.notes(span.allocation, watch=False)
+                needs.drop([n for n in needs.meeting(span) if span.contains(n.span)])
             if event.reverse is not None:
                 for k in event.reverse.extremal:
                     self.need(event.command.flat[k].span, event, k)
             self.remember_left(event)
             for span in (*event.reads, *event.writes) if self.keeps_all else ():
-                self.met.setdefault(span.allocation, (number, None))
-                self._watch(span.allocation)
+                notes = self.notes(span.allocation)
+                notes.met = notes.met or (number, None)
 
-    def follow_left(self, a: Allocation) -> None:
+    def follow(self, a: Allocation) -> MemoryNotes:
         """From now on a change of this memory between two events is a conflict."""
-        if a not in self.left:
-            self.left[a] = {}
-            self._watch(a)
+        known = self.notes(a)
+        known.followed = True
+        return known
 
     def remember_left(self, event: Event) -> None:
         """Checksum the exposed memory that an event read or wrote: unrecorded changes until the next are conflicts."""
-        known, active = self.left, self.log.active
         for span in event.writes:
-            a = span.allocation
-            left = known.get(a)
-            if left is None:
-                left = known[a] = {}
-                if a not in self.needs:
-                    self._watch(a)
-            if a.exposed:
-                for old in [s for s in left if s.overlaps(span) is not False]:
-                    del left[old]
-                    if not span.contains(old):
-                        left[old] = checksum_of(old)
-                left[span] = checksum_of(span)
+            known = self.follow(span.allocation)
+            if span.allocation.exposed:
+                met = [s for s in known.left if s.overlaps(span) is not False]
+                kept = {s: sum for s, sum in known.left.items() if s not in met}
+                known.left = kept | {s: checksum_of(s) for s in (*met, span) if s is span or not span.contains(s)}
                 self.guarded = True
         for span in event.reads:  # a leaf that changes between two readings is two leaves
-            a = span.allocation
-            if a not in active:
+            if span.allocation not in self.log.active:
                 continue
-            self.follow_left(a)
-            if a.exposed and span not in known[a]:
-                known[a][span] = checksum_of(span)
-                self.guarded = True
+            known = self.follow(span.allocation)
+            if span.allocation.exposed and span not in known.left:
+                self.note_left(span)
+
+    def note_left(self, span: Span) -> None:
+        """Checksum exposed bytes that an event left."""
+        known = self.follow(span.allocation)
+        known.left = {**known.left, span: checksum_of(span)}
+        self.guarded = True
 
     def check_left(self, event: Event) -> None:
         """Note a conflict where this event touches bytes that changed, unrecorded, since an earlier one did."""
         for span in dict.fromkeys((*event.reads, *event.writes)):
-            for old in [s for s in self.changed.get(span.allocation, ()) if s.overlaps(span) is not False]:
+            known = self.of(span.allocation)
+            for old in [s for s in known.changed if s.overlaps(span) is not False]:
                 plain = event.command is None and not event.kind.calls_back
                 if not (plain and span in event.writes and span.contains(old)):
                     self.conflicts.append(self._unrecorded(old, event))
-                del self.changed[span.allocation][old]
-            left = self.left.get(span.allocation)
-            for old in [s for s in left if s.overlaps(span) is not False] if left else ():
-                if left and left[old] != checksum_of(old):
-                    del left[old]
+                del known.changed[old]
+            for old in [s for s in known.left if s.overlaps(span) is not False]:
+                if known.left[old] != checksum_of(old):
+                    del known.left[old]
                     self.conflicts.append(self._unrecorded(old, event))
 
     def _unrecorded(self, span: Span, event: Event) -> GradientError:
@@ -160,8 +233,7 @@ class NeededBytes:
             return
         if id(a) not in self.log.arrays and all(s.overlaps(span) is False for s in event.reads):
             return
-        needs = self.needs.get(memory)
-        if not (needs and needs.meeting(span)):
+        if not self.of(memory).meeting(span):
             event.kept = (*event.kept, KeptBytes(span, span.copy_out(), said=START))
 
     def keep_before(self, event: Event) -> None:
@@ -169,21 +241,21 @@ class NeededBytes:
         if self.keeps_all:
             self._watch_all(event)
         for span in event.writes:
-            needs = self.needs.get(span.allocation)
-            if needs or self.keeps_all:
+            needs = self.of(span.allocation)
+            if needs.count or self.keeps_all:
                 self.keep(span, event, needs)
 
     def _watch_all(self, event: Event) -> None:
         """Watch every memory that the tape touches, also off active paths: `replay` needs its initial contents."""
         for span in (*event.reads, *event.writes):
             a = span.allocation
-            if a not in self.met:
-                self.met[a] = len(self.log.events), checksum_of(a.span()) if a.exposed else None
-                self._watch(a)
+            known = self.notes(a)
+            if known.met is None:
+                known.met = len(self.log.events), checksum_of(a.span()) if a.exposed else None
 
-    def keep(self, span: Span, event: Event, needs: Needs | None) -> None:
+    def keep(self, span: Span, event: Event, needs: MemoryNotes) -> None:
         """Copy bytes that a write to this span will destroy, if needed, and drop the needs that this satisfies."""
-        hit = needs.meeting(span) if needs else []
+        hit = needs.meeting(span)
         if not hit and not self.keeps_all:
             return
         for need in hit:
@@ -194,7 +266,7 @@ class NeededBytes:
         wholes = dict.fromkeys(partly.values())
         for whole in [*wholes, *([] if any(w.contains(span) for w in wholes) else [span])]:
             event.kept = (*event.kept, KeptBytes(whole, whole.copy_out(), hit))
-        if needs and hit:
+        if hit:
             needs.drop([*partly, *(n for n in hit if span.contains(n.span))])
 
     # ---- what the tape does not record
@@ -206,31 +278,32 @@ class NeededBytes:
         the tape can still be walked and looked at.
         """
         a = span.allocation
-        needs = self.needs.get(a)
-        if self.keeps_all or (self.walked and needs and needs.meeting(span)):
+        known = self.of(a)
+        hit = known.meeting(span) if known.count else ()
+        if self.keeps_all or (self.walked and hit):
             event = Event(next(clock), FOREIGN, what, where or caller_where(), (), (span,))
-            self.keep(span, event, needs)
+            self.keep(span, event, known)
             self.log.events.append(event)
-            needs = None
-        if needs and (hit := needs.meeting(span)):
+        elif hit:
             where = where or caller_where()
             self.conflicts += [(need, what, where) for need in hit]
-            needs.drop(hit)  # once is enough to refuse the walk
-        if a in self.left and (a not in self.cut or self.log.follows(a)):
-            self.changed.setdefault(a, {})[span] = None
+            known.drop(hit)  # once is enough to refuse the walk
+        if known.followed and (not known.cut or self.log.follows(a)):
+            known.changed = known.changed or {}
+            known.changed[span] = None
             self.guarded = True
 
     def exposing(self, allocation: Allocation) -> None:
         """Called when the address of memory leaves our hands: take checksums, by which later changes are found."""
-        events = self.log.events
-        if allocation in self.met:
-            self.met[allocation] = len(events), checksum_of(allocation.span())
-        for need in self.needs.get(allocation, ()):
+        events, known, self.exposed = self.log.events, self.of(allocation), True
+        if known.met is not None:
+            known.met = len(events), checksum_of(allocation.span())
+        for need in known:
             need.checksum = checksum_of(need.span)
-        if (left := self.left.get(allocation)) is not None:
+        if known.followed:
             touched = (span for event in events for span in (*event.writes, *event.reads))
             spans = (span for span in touched if span.allocation is allocation)
-            left.update((span, checksum_of(span)) for span in dict.fromkeys(spans))
+            known.left = {span: checksum_of(span) for span in dict.fromkeys(spans)}
             self.guarded = True
 
     def spoil(self, event: Event) -> None:
@@ -255,8 +328,8 @@ class NeededBytes:
             why = "What it had written by then is not known."
             instead = "with wb.Tape() as tape:   around all of it, once more"
             raise GradientError(text, slug="failed-launch", where=event.where, why=why, instead=instead) from error
-        for needs in self.needs.values():
-            for need in needs:
+        for known in self.memories.values() if self.exposed else ():
+            for need in known:
                 if need.checksum is not None and not need.verify():
                     self.conflicts.append((need, need.culprit(), None))
                     need.checksum = None

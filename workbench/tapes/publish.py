@@ -61,9 +61,10 @@ def _publish_one(
             stacklevel=4,
         )
     blank = grad.blank == grad.version and not grad.exposed
-    if written is None and capture_log.active_capture() is None:
+    notes = capture_log.active_capture()
+    if written is None and notes is None:
         tape.earlier.note(a, blank, tape.border.run.chained)
-    if (notes := capture_log.active_capture()) is not None:
+    if notes is not None:
         notes.remember(grad)
         if blank and grad not in notes.cleared and (blank := tape in notes.zeroed):
             notes.expected_cleared[grad] = tape

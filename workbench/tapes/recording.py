@@ -17,7 +17,7 @@ from typing import Any, Self
 
 from ..arrays import allocation as memory, capture_log
 from ..arrays.allocation import Allocation, GradientMemory
-from ..arrays.array import array, spans_of, whole_memory
+from ..arrays.array import array, span_of, spans_of, whole_memory
 from ..arrays.provenance import HostRead
 from ..arrays.read_values import ReadValues
 from ..arrays.span import Span
@@ -152,78 +152,83 @@ class Recording:
             self.host.look(command, self.numbers)
             command = self.host.declared(command, self.numbers)
             constants = self.host.of_constants(command)
-        plan, flat = command.plan, command.flat
-        reads, writes, at = spans_of(flat, plan.reads), spans_of(flat, plan.writes), (frame.f_code, frame.f_lasti)
-        event = Event(next(clock), kinds.LAUNCH, plan.program.name, at, reads, writes, command)
+        plan, flat, needed, arrays = command.plan, command.flat, self.needed, self.arrays
+        writes, followed = spans_of(flat, plan.writes), needed.followed
+        event = Event(
+            next(clock), kinds.LAUNCH, plan.program.name, (frame.f_code, frame.f_lasti), None, writes, command
+        )
         if constants:
             event.constants = constants
-        needed = self.needed
-        needs = needed.needs
-        mask = self._activate(event, plan, flat) if not command.declared else self._activate_declared(event, command)
+        late = [k for k in plan.floats if id(flat[k]) not in followed]
+        if command.declared:
+            mask = self._activate_declared(event, command)
+        else:
+            mask = self._activate(event, plan, flat, late) if late else plan.all_floats
+        memories, back = needed.memories, None
         if not plan.float_writes.isdisjoint(mask):
-            back = plan.derived.get(mask)
-            if back is None:
-                self._differentiable(plan)
-                back = adjoint_of(plan, mask)
-            event.reverse = back
+            back = event.reverse = plan.derived.get(mask) or self._adjoint(plan, mask)
             for k, box in back.needs:
                 a = flat[k]
                 span = a.span if box is None else a.span.part(box)
-                known = needs.get(a.allocation)
+                known = memories.get(a.allocation)
                 if known is None or known.last is not span:
                     needed.need(span, event, k)
-        for span in event.reads:
-            if span.allocation.origins:
-                self.border.meet(span)
-        begun, arrays = needed.begun, self.arrays
-        for (k, _), span in zip(plan.writes, event.writes):
-            a = flat[k]
-            if a.allocation not in begun:
-                begun[a.allocation] = None
-                if plan.rereads or id(a) in arrays:
-                    needed.keep_start(event, a, span)
-            if a.allocation.origins and k in plan.covered:
-                a.allocation.forget_origins(span)
-        for k in plan.program.array_positions:
-            a = flat[k]
-            arrays[id(a)] = a
+        for k, box in plan.reads:
+            if flat[k].allocation.origins is not None:
+                self.border.meet(span_of(flat[k], box))
         if needed.guarded:
             needed.check_left(event)
+        for (k, _), span in zip(plan.writes, writes):
+            memory = span.allocation
+            known = needed.notes(memory, watch=False) if back is None else needed.follow(memory)
+            if not known.begun:
+                known.begun = True
+                if plan.rereads or id(flat[k]) in arrays:
+                    needed.keep_start(event, flat[k], span)
+            if memory.origins is not None and k in plan.covered:
+                memory.forget_origins(span)
+            if known.count and not needed.keeps_all:
+                needed.keep(span, event, known)
+        for k in late if len(plan.floats) == len(plan.program.array_positions) else plan.program.array_positions:
+            a = flat[k]
+            arrays[id(a)] = a
+            if back is None:
+                continue
+            memory, type = a.allocation, plan.floats.get(k)
+            if memory in self.active:
+                needed.follow(memory)
+            if type is not None and self.scalars.get(memory) is type:
+                followed[id(a)] = None
         if needed.keeps_all:
             needed.keep_before(event)
-        else:
-            for span in event.writes:
-                if known := needs.get(span.allocation):
-                    needed.keep(span, event, known)
         return event
 
-    def _activate(self, event: Event, plan: Plan, flat: list) -> tuple[int, ...]:
-        """Mark memory as active that depends on something with `requires_grad`. Returns positions of active arrays."""
-        active, scalars = self.active, self.scalars  # who is in `scalars` is active
-        for k, type in plan.floats.items():
-            if scalars.get(flat[k].allocation) is not type:
-                break
-        else:
-            return plan.all_floats
-        following = False
+    def _activate(self, event: Event, plan: Plan, flat: Sequence[Any], late: list[int]) -> tuple[int, ...]:
+        """Mark memory as active that depends on something with `requires_grad`. Returns positions of active arrays.
+
+        late   positions of those that are not known to be active yet.
+        """
+        active, scalars = self.active, self.scalars
+        following = not plan.float_reads.issubset(late)
         while True:
-            then, mask, left_out = (len(active), following), [], False
-            for k, type in plan.floats.items():
-                a = flat[k].allocation
-                if scalars.get(a) is not type:
-                    known = a.asked or a in active or (following and k in plan.float_writes)
-                    if not known and not (a.is_gradient and self.meets_gradient(flat[k], event.place)):
-                        left_out = True
-                        continue
-                    active[a] = None
-                    if a in scalars or k not in plan.plain or flat[k].span.offset:
-                        self.log.check_scalar(flat[k], plan.program.name)
-                    else:
-                        scalars[a] = type
-                mask.append(k)
+            left_out = []
+            for k in late:
+                a, type = flat[k].allocation, plan.floats[k]
+                known = a.asked or a in active or (following and k in plan.float_writes)
+                if not known and not (a.is_gradient and self.meets_gradient(flat[k], event.place)):
+                    left_out.append(k)
+                    continue
+                active[a] = None
+                if a in scalars or k not in plan.plain or flat[k].span.offset:
+                    self.log.check_scalar(flat[k], plan.program.name)
+                else:
+                    scalars[a] = type
                 following = following or k in plan.float_reads
-            if not left_out or then == (len(active), following):
-                return tuple(mask)
+            if not left_out:
+                return plan.all_floats
+            if len(left_out) == len(late):
+                return tuple([k for k in plan.floats if k not in left_out])
+            late = left_out
 
     def meets_gradient(self, a: array, place: object) -> bool:
         """Follow memory with a gradient that a tape published, so that a walk which comes to it is refused.
@@ -248,13 +253,15 @@ class Recording:
         for k in command.declared:
             a = command.places[k]
             self.log.activate(a, plan.program.name)
-            self.needed.follow_left(a.allocation)  # a change between two launches that take it must be an event
+            self.needed.follow(a.allocation)  # a change between two launches that take it must be an event
             for j in plan.float_writes:
                 self.active[flat[j].allocation] = None
         event.reads += tuple([command.places[k].span for k in command.declared])
-        return tuple(sorted((*self._activate(event, plan, flat), *command.declared)))
+        mask = self._activate(event, plan, flat, list(plan.floats))
+        return tuple(sorted((*mask, *command.declared)))
 
-    def _differentiable(self, plan: Plan) -> None:
+    def _adjoint(self, plan: Plan, mask: tuple[int, ...]) -> Any:
+        """The adjoint of a plan for these active positions. Raises GradientError [no-backward]."""
         if not plan.program.enable_backward and not config.all_adjoints:
             raise GradientError(
                 f"Kernel {plan.program.name!r} has enable_backward=False, and it lies between an array with"
@@ -264,6 +271,7 @@ class Recording:
                 why="Its gradient would be lost in silence.",
                 instead="@wb.kernel, without enable_backward=False; or wb.config.all_adjoints = True",
             )
+        return adjoint_of(plan, mask)
 
     def after_launch(self, event: Event) -> None:
         """Called under LOCK when a launch has run."""
@@ -272,16 +280,10 @@ class Recording:
             self.host.note_constants(event)
         back = event.reverse
         if back is not None:
-            needed, active = self.needed, self.active
             for k in back.extremal:
-                a = event.command.flat[k]
-                needed.need(a.span, event, k)
-            left = needed.left
-            for span in (*event.writes, *event.reads):
-                a = span.allocation
-                if a.exposed or (a not in left and (a in active or span in event.writes)):
-                    needed.remember_left(event)
-                    break
+                self.needed.need(event.command.flat[k].span, event, k)
+            if self.needed.exposed or event.command.declared:
+                self.needed.remember_left(event)
 
     def after_failure(self, event: Event, failure: BaseException) -> None:
         """Called under LOCK when a launch broke off: its writes are unknown, so the walk will be refused."""
@@ -330,8 +332,9 @@ class Recording:
                 log.check_scalar(dst, kind)
             for span in reads:
                 self.border.meet(span)
-            if target not in needed.begun:
-                needed.begun[target] = None
+            known = needed.notes(target, watch=False)
+            if not known.begun:
+                known.begun = True
                 needed.keep_start(event, dst, dst.span)
             for a in event.arrays:
                 self.arrays[id(a)] = a
@@ -344,7 +347,7 @@ class Recording:
         target.about_to_write(dst.span, kind, where, self)
         perform()
         if row.cuts:
-            needed.cut[target] = None
+            needed.notes(target, watch=False).cut = True
         if self.events and self.events[-1] is event and (row.cuts or target in self.active):
             needed.remember_left(event)
 
@@ -382,7 +385,7 @@ class Recording:
                     if a.allocation.asked:
                         self.active[a.allocation] = None
             for a in written:
-                self.needed.begun[a.allocation] = None
+                self.needed.notes(a.allocation, watch=False).begun = True
                 if is_float_memory(a):
                     self.active[a.allocation] = None
             self.needed.keep_before(event)

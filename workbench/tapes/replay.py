@@ -209,7 +209,8 @@ class _Again(Rerun):
 
     def verify(self, position: int) -> None:
         """Raise GradientError [overwritten] if exposed memory first met at event `position` was changed unseen."""
-        for a, (when, checksum) in self.tape.needed.met.items():
+        for a, known in self.tape.needed.memories.items():
+            when, checksum = known.met or (None, None)
             if when == position and checksum is not None and checksum != checksum_of(a.span()):
                 text = f"{name_of(self.tape, a.span())} was changed behind the tape's back, through its raw memory."
                 why = "What the program started from, or met on its way, is gone."
@@ -345,7 +346,7 @@ def _values_known(tape: Tape, n: int, span: Span) -> bool:
             return False
         if any(s.contains(span) for s in written):
             return True
-    return all(s.overlaps(span) is False for s in tape.needed.changed.get(span.allocation, ()))
+    return not tape.needed.has_changed(span)
 
 
 def _is_read(later: Sequence[Event], span: Span) -> bool:
@@ -361,24 +362,22 @@ def _is_read(later: Sequence[Event], span: Span) -> bool:
 
 def _started(tape: Tape, n: int, span: Span) -> bool:
     """True if the walk can put back what event `n` found in these bytes, which no sure write has made."""
-    a, event = span.allocation, tape.events[n]
-    needed = any(need.event.id <= event.id and need.span.contains(span) for need in tape.needed.needs.get(a, ()))
-    watched = a in tape.needed.left and event.reverse is not None
+    event, known = tape.events[n], tape.needed.of(span.allocation)
+    needed = any(need.event.id <= event.id and need.span.contains(span) for need in known)
+    watched = known.followed and event.reverse is not None
     writer = next((e for e in tape.events[n:] if any(s.overlaps(span) is not False for s in e.writes)), None)
     if writer is not None:
         return watched and any(kept.span.contains(span) for kept in writer.kept)
-    if any(s.overlaps(span) is not False for s in tape.needed.changed.get(a, ())):
+    if tape.needed.has_changed(span):
         return False
-    return needed or (watched and (not a.exposed or tape.needed.left[a].get(span) == checksum_of(span)))
+    exposed = span.allocation.exposed
+    return needed or (watched and (not exposed or known.left.get(span) == checksum_of(span)))
 
 
 def _probably_started(tape: Tape, span: Span) -> bool:
     """True if no write to these bytes is known, or if they were zeros to begin with."""
-    a = span.allocation
     unwritten = all(s.overlaps(span) is False for e in tape.events for s in e.writes)
-    if unwritten and all(s.overlaps(span) is False for s in tape.needed.changed.get(a, ())):
-        return True
-    return _began_as_zeros(tape, a)
+    return (unwritten and not tape.needed.has_changed(span)) or _began_as_zeros(tape, span.allocation)
 
 
 def _sure_writes(event: Event) -> list[Span]:

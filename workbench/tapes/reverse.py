@@ -7,7 +7,7 @@ that each adjoint meets the memory that its launch saw, and the final contents a
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Container, Iterable
+from collections.abc import Callable, Container, Iterable, Sequence
 from functools import partial
 from typing import Any
 
@@ -83,9 +83,9 @@ def walk(
                 step(tape, event, space, after)
             if observe is not None:
                 observe(event, space)
-            for span in (*event.reads, *event.writes) if drop else ():
-                if span.allocation in space and _is_last(tape, event, span.allocation):
-                    space.drop(span.allocation)
+            for a in tape.log.begins.get(event, ()) if drop else ():
+                if a in space and _is_last(tape, event, a):
+                    space.drop(a)
     finally:
         put_back(undone)
     collect(tape)
@@ -243,7 +243,7 @@ def consume_extreme(a: array, space: Workspace, ties: Shadow, after: dict) -> No
     capture_log.do(partial(_share, g, a.data, before, shadow_view(a, ties)), capture_log.gpu_of(g))
 
 
-def _refuse_late(tape: Recording, event: Event, plan: Plan, flat: list, back: Any) -> None:
+def _refuse_late(tape: Recording, event: Event, plan: Plan, flat: Sequence[Any], back: Any) -> None:
     for k in plan.float_reads | plan.float_writes if plan.float_writes else ():
         if (back is None or k not in back.shadows) and flat[k].allocation.required:
             raise _late(tape.names.called_by(event, k), event)
@@ -288,7 +288,9 @@ def _func(tape: Recording, event: Event, space: Workspace, after: dict) -> None:
 def _call_back(event: Event, given: list[array], adjoints: dict[Allocation, Any]) -> None:
     sync_views()
     before = [a.gradient().remembered() for a in adjoints]  # what the callback writes is no seed of the user's
-    marks = [(a.retained, dict(a.retained.spans), a.retained.everything) for a in adjoints]
+    marks = [a.retained for a in adjoints]
+    for a in adjoints:
+        a.retained = a.retained.copy()
     for a in given:
         a.allocation.retained.add(a.span)
     for a, data in adjoints.items():
@@ -303,8 +305,8 @@ def _call_back(event: Event, given: list[array], adjoints: dict[Allocation, Any]
     finally:
         for a, state in zip(adjoints, before, strict=True):
             a.gradient().put_back(state)
-        for own, spans, everything in marks:
-            own.spans, own.everything = spans, everything
+        for a, retained in zip(adjoints, marks, strict=True):
+            a.retained = retained
 
 
 def _gradient(tape: Recording, event: Event, space: Workspace, after: dict) -> None:

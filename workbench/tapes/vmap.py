@@ -52,7 +52,7 @@ class Batch:
 
     def __init__(self, function: str, size: int):
         self.function, self.size = function, size
-        self.around, self.tape = capture_log.script(), memory.recorder()
+        self.around, self.tape = capture_log.told.script, memory.recorder()
         self.name = getattr(self.around, "name", None)  # of the jit function around, in messages
         self.write = getattr(self.around, "write", lambda *_: None)  # to new memory, of what is the same for all rows
         self.first, self.open = memory.next_id(), True  # what is from outside has smaller numbers than the first

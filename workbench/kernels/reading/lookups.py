@@ -74,9 +74,10 @@ class Lookups:
         if self._identical is None:
             self._identical = _comparison(self.links.values())
         try:
-            links = self.links.values()
-            if not self._identical() and not all(self._same_object(FOLLOWED[k][0](x, n), o) for k, x, n, o in links):
-                return False
+            if not self._identical():
+                links = self.links.values()
+                if not all(self._same_object(FOLLOWED[k][0](x, n), o) for k, x, n, o in links):
+                    return False
             if self.vectors and any(v.tobytes() != then for v, then in self.vectors.values()):
                 return False
             return not self.expressions or all(_same_value(now(), then) for now, then in self.expressions)

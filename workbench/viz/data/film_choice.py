@@ -148,7 +148,7 @@ def _put_indices(tape: Tape, made: FilmChoice, role: str, given: object) -> None
     name, width = role, WIDTHS[role]
     if isinstance(given, array):
         name = clean(tape.names.given(given) or given.label)
-        if any(s.overlaps(given.span) is not False for s in tape.needed.changed.get(given.allocation, ())):
+        if tape.needed.has_changed(given.span):
             raise refused(f"{role} was changed since the tape recorded: it can be a NumPy array of then.")
         given = read_values(given)
     index = np.asarray(given)

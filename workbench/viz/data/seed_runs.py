@@ -126,9 +126,10 @@ class Seeds:
         """A copy of the output's contents at the end of the tape. Raises GradientError [overwritten]."""
         with memory.LOCK:
             a = self.at(self.y)
-            changed = any(s.overlaps(a.span) is not False for s in self.tape.needed.changed.get(a.allocation, ()))
-            left = self.tape.needed.left.get(a.allocation, {}).get(a.span)
-            if changed or (a.allocation.exposed and left is not None and left != checksum_of(a.span)):
+            needed = self.tape.needed
+            left = needed.of(a.allocation).left.get(a.span)
+            exposed = a.allocation.exposed and left is not None
+            if needed.has_changed(a.span) or (exposed and left != checksum_of(a.span)):
                 text = f"{self.output!r} was changed since the tape wrote it: what it holds is no output of the tape."
                 instead = "a seed of another kind, or the tape recorded again"
                 raise GradientError(text, slug="overwritten", instead=instead)

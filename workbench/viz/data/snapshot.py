@@ -307,11 +307,11 @@ def present(tape: Tape, a: Allocation) -> tuple[np.ndarray, np.ndarray, str]:
     """(a memory's present bytes, mask of those unchanged since the last event, a remark)."""
     data = on_host(a.bytes)
     known = np.ones(len(data), bool)
-    left = tape.needed.left.get(a)
-    if left is None and a not in tape.needed.needs:
+    notes = tape.needed.of(a)
+    if not notes.watched:
         return data, known, "as it is now: the tape does not watch this memory"
-    others = (span for span, checksum in (left or {}).items() if a.exposed and checksum != checksum_of(span))
-    _mark(known, a, (*tape.needed.changed.get(a, ()), *others), False)
+    others = (span for span, checksum in notes.left.items() if a.exposed and checksum != checksum_of(span))
+    _mark(known, a, (*notes.changed, *others), False)
     return data, known, ""
 
 
@@ -335,10 +335,11 @@ def _restored(event: Event, a: Allocation) -> Iterator[tuple[Span, Any]]:
 
 def _watched(tape: Tape, a: Allocation) -> np.ndarray:
     """A mask of the bytes whose version the tape checks: a foreign write to them would be noticed."""
-    if a in tape.needed.left or (a in tape.needed.met and not a.exposed):
+    notes = tape.needed.of(a)
+    if notes.followed or (notes.met is not None and not a.exposed):
         return np.ones(a.nbytes, bool)
     found = np.zeros(a.nbytes, bool)
-    _mark(found, a, (need.span for need in tape.needed.needs.get(a, ())), True)
+    _mark(found, a, (need.span for need in notes), True)
     return found
 
 
