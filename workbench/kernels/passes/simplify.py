@@ -148,6 +148,7 @@ class Rewrite:
         scope.values.update({p: named[self.same[p.name]] for p in function.params if p.name in self.same})
         with self.builder.open():
             self.region(function.body, scope)
+        self.builder.region.results = tuple([scope.values[v] for v in function.body.results])  # of a func's own adjoint
         return function.with_body(self.builder.region)
 
     def region(self, region: Region, scope: ValueFacts) -> None:

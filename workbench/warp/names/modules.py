@@ -6,7 +6,6 @@ import sys
 from types import ModuleType
 from typing import Any
 
-from ...config import MODULE_OPTIONS
 from ...device import get_device
 from ...errors import LaunchError
 from ...kernels.modules import Module, get_module, load, loaded_modules
@@ -31,11 +30,11 @@ def set_module_options(options: dict[str, Any], module: object = None) -> None:
     >>> wb.get_module_options()["enable_backward"]
     False
     """
-    unknown = options.keys() - MODULE_OPTIONS.keys()
-    if unknown:
+    noted = _module(module).options
+    if unknown := options.keys() - noted.keys():
         text = f"there is no module option {min(unknown)!r}"
-        raise LaunchError(text, slug="module-option", why=f"Known: {', '.join(MODULE_OPTIONS)}.")
-    _module(module).options.update(options)
+        raise LaunchError(text, slug="module-option", why=f"Known: {', '.join(noted)}.")
+    noted.update(options)
 
 
 def get_module_options(module: object = None) -> dict[str, Any]:

@@ -67,7 +67,7 @@ def _in_order(program: Program, dims: tuple[int, ...], backwards: bool) -> Progr
 
 def of_program(command: Command, program: Program, dims: tuple[int, ...], bounds: bool | None = None) -> Command:
     """A launch of another program on grid `dims`, with the arguments of `command`. `bounds`: see `launches.plan`."""
-    return Command(program, plan(program, dims, command.flat, None, bounds), command.flat)
+    return Command(program, plan(program, dims, list(command.flat), None, bounds), command.flat)
 
 
 def results(command: Command) -> list[Any]:
