@@ -48,29 +48,24 @@ def html_table(
     heads               True if the first cell of a row is its header.
     note                a sentence below.
     """
+    from html import escape
+
     sides = [f"text-align:{'right' if k in right else 'left'}" for k in range(len(head))]
     top = "".join(
-        f'<th scope="col" style="{side}{head_style}">{quoted(text)}</th>'
+        f'<th scope="col" style="{side}{head_style}">{escape(text)}</th>'
         for side, text in zip(sides, head, strict=True)
     )
     body = []
     for row in rows:
         cells = [
-            (f'style="{side}{style}"', "<br>".join(map(quoted, text.split("\n")))) for side, text in zip(sides, row)
+            (f'style="{side}{style}"', "<br>".join(map(escape, text.split("\n")))) for side, text in zip(sides, row)
         ]
         first = f'<th scope="row" {cells[0][0]}>{cells[0][1]}</th>' if heads else ""
         body.append(f"<tr>{first}{''.join(f'<td {look}>{text}</td>' for look, text in cells[heads:])}</tr>")
     inside = f"<thead><tr>{top}</tr></thead><tbody>{''.join(body)}</tbody>"
-    table = f"<table><caption>{quoted(caption)}</caption>{inside}</table>"
-    below = f"<p>{quoted(note)}</p>" if note else ""
+    table = f"<table><caption>{escape(caption)}</caption>{inside}</table>"
+    below = f"<p>{escape(note)}</p>" if note else ""
     return f'<div style="overflow-x:auto">{table}{below}</div>'
-
-
-def quoted(text: str) -> str:
-    """Text as HTML."""
-    from html import escape
-
-    return escape(text)
 
 
 def bytes_text(n: int, step: int = 1024) -> str:

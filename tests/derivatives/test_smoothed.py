@@ -121,7 +121,6 @@ def test_the_noise_is_the_same_at_each_call():
     one, other = (wb.smoothed(loss_of(step), SIGMA, 50, seed=3) for _ in range(2))
     assert one(at) == other(at) == one(at)
     assert wb.smoothed(loss_of(step), SIGMA, 50, seed=4)(at) != one(at)
-    assert one.fn._run.replays > 50
 
 
 def test_an_executor_gives_the_same():
@@ -136,3 +135,56 @@ def test_it_refuses_what_makes_no_sense():
     for bad in ({"order": "second"}, {"sigma": 0.0}, {"samples": 1}):
         with pytest.raises(ValueError, match=r"order=|sigma="):
             wb.smoothed(loss_of(kink), **({"sigma": 0.1} | bad))
+
+
+@pytest.mark.parametrize("order", ["first", "zeroth", "mixed"])
+def test_all_samples_at_once_are_those_one_after_the_other(order, monkeypatch):
+    """By `vmap`; of arrays of vectors and shared arguments too."""
+
+    @wb.kernel
+    def pulled(x: wb.array[wb.vec2], k: wb.array[float], out: wb.array[float]):
+        i = wb.tid()
+        wb.atomic_add(out, 0, k[0] * wb.dot(x[i], x[i]) + wb.sin(x[i][1]))
+
+    def loss(x, k):
+        out = wb.zeros(1)
+        wb.launch(pulled, 3, [x, k, out])
+        return out
+
+    x, k = wb.array(np.linspace(-1, 1, 6).reshape(3, 2), dtype=wb.vec2), wb.array([0.7])
+    at_once = wb.smoothed(loss, 0.2, 40, order, like=x)
+    calls = []
+    real = type(at_once.fn).__call__
+    monkeypatch.setattr(type(at_once.fn), "__call__", lambda *given: calls.append(given) or real(*given))
+    value, slope = at_once(x, k)
+    assert not calls, "no sample was run alone"
+    alone = wb.smoothed(loss, 0.2, 40, order, like=x, jit=False)
+    want, wanted = alone(x, k)
+    assert len(calls) == 40
+    assert value == pytest.approx(want, rel=1e-6) and slope.shape == wanted.shape and slope.dtype == wanted.dtype
+    np.testing.assert_allclose(slope, wanted, rtol=1e-5, atol=1e-5)
+
+
+def test_samples_that_cannot_be_mapped_are_replayed_one_after_the_other():
+    kept = wb.zeros(1)
+
+    def loss(x):
+        kept.zero_()
+        wb.launch(bowl, 1, [x, kept])  # all samples would write there
+        return kept
+
+    at = np.array([1.0], np.float32)
+    alone, mapped = wb.smoothed(loss, 0.3, 60), wb.smoothed(loss_of(bowl), 0.3, 60)
+    for one, other in zip(alone(at), mapped(at), strict=True):
+        assert one == pytest.approx(other, rel=1e-5)
+    assert alone.fn._run.replays > 50 and mapped.fn._run.replays == 0
+
+
+def test_a_loss_that_does_not_use_its_argument_is_refused_all_at_once_too():
+    def loss(x):
+        out = wb.zeros(1)
+        wb.launch(bowl, 1, [wb.ones(1), out])
+        return out
+
+    with pytest.raises(wb.GradientError, match=r"\[unused-argument\]"):
+        wb.smoothed(loss, 0.3, 20)(np.array([1.0], np.float32))

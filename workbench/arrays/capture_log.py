@@ -106,10 +106,7 @@ opened: CaptureRecorder | None = None  # in whatever thread; `active_capture()` 
 
 
 class _Told(threading.local):
-    """By thread the `tapes.call_script.CallScript` or `tapes.vmap.Batch` that is told of its launches and writes.
-
-    None as a rule.
-    """
+    """By thread the `tapes.CallScript` or `tapes.vmap.Batch` that is told of its launches and writes; mostly None."""
 
     script: Any = None
 

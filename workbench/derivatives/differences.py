@@ -130,7 +130,9 @@ def _last_word(seen: dict[float, Values], got: float, noise: float, rtol: float)
 
 
 def _usable(found: list[Slope]) -> list[Slope]:
-    return [s for s in found if np.isfinite(s.bar) and not _plateau(s, found)]
+    """Finite slopes; not those of steps that leave f as it is where a longer one moves it: rounding, not flatness."""
+    longest = max((s.step for s in found if all(s.moved)), default=0.0)
+    return [s for s in found if np.isfinite(s.bar) and (any(s.moved) or s.step >= longest)]
 
 
 def _riser(seen: dict[float, Values]) -> float:
@@ -151,11 +153,6 @@ def _fits(seen: dict[float, Values], got: float, riser: float) -> bool:
         for v, sign, part in zip(values, (1, 1, -1, -1), (1, 0.5, 1, 0.5), strict=True)
     ]
     return all(abs(v - got * t) <= 2 * riser + 0.1 * abs(got * t) for v, t in places)
-
-
-def _plateau(s: Slope, found: list[Slope]) -> bool:
-    """True if f is constant at this step, yet changes on both sides at a longer one: rounding, not flatness."""
-    return not any(s.moved) and any(all(longer.moved) for longer in found if longer.step > s.step)
 
 
 def _kinked(found: Sequence[Slope], got: float, rtol: float) -> bool:

@@ -13,8 +13,12 @@ from typing import Any
 
 import numpy as np
 
-from ..arrays.array import array
-from .jacobian import ValueAndGrad, input_numbers, value_and_grad
+from ..arrays.array import array, read_values
+from ..arrays.creation import ones_like, zeros
+from ..errors import GradientError, KernelError, LaunchError
+from ..tapes.tape import Tape
+from ..tapes.vmap import vmap
+from .jacobian import ValueAndGrad, copied_input, input_numbers, value_and_grad
 from .sweep import sweep
 
 ORDERS = ("first", "zeroth", "mixed")
@@ -30,9 +34,18 @@ class Smoothed:
     share      the weight of `first` in what was returned.
     """
 
-    def __init__(self, fn: ValueAndGrad, sigma: float, samples: int, order: str, seed: int, executor: Executor | None):
+    def __init__(
+        self,
+        fn: ValueAndGrad,
+        sigma: float,
+        samples: int,
+        order: str,
+        seed: int,
+        mapped: bool,
+        executor: Executor | None,
+    ):
         self.fn, self.sigma, self.samples, self.order, self.seed = fn, sigma, samples, order, seed
-        self.executor = executor
+        self.mapped, self.executor = mapped, executor
         self.first: np.ndarray | None = None
         self.zeroth: np.ndarray | None = None
         self.variance, self.share, self.biased = np.nan, np.nan, False
@@ -42,10 +55,7 @@ class Smoothed:
         """(mean loss, its gradient: a NumPy array of x's shape and dtype)."""
         start = np.array(input_numbers(x))
         noise = np.random.default_rng(self.seed).standard_normal((self.samples, *start.shape)) * self.sigma
-        points = [((start + w).astype(start.dtype), *rest) for w in noise]
-        found = sweep(self.fn, points, self.executor)
-        values = np.array([value for value, _ in found])
-        grads = np.array([np.asarray(g, np.float64) for _, g in found])
+        values, grads = self._at((start + noise).astype(start.dtype), rest)
         first, first_spread = _mean(grads)
         weights = (values - values.mean()).reshape(-1, *[1] * start.ndim) / self.sigma**2
         scale = self.samples / (self.samples - 1)  # the mean was taken of the same samples
@@ -62,6 +72,27 @@ class Smoothed:
             self.share = 0.0 if self.biased else self.share
         self.variance = self.share**2 * first_spread + (1 - self.share) ** 2 * zeroth_spread
         return float(values.mean()), (self.share * first + (1 - self.share) * zeroth).astype(start.dtype)
+
+    def _at(self, points: np.ndarray, rest: tuple) -> tuple[np.ndarray, np.ndarray]:
+        """(losses, gradients) at the points. A function that `vmap` refuses is run at one after the other."""
+        if self.mapped:
+            try:
+                return self._mapped(points, rest)
+            except (LaunchError, KernelError, GradientError):  # what is wrong with the function is said below
+                self.mapped = False
+        found = sweep(self.fn, [(point, *rest) for point in points], self.executor)
+        return np.array([value for value, _ in found]), np.array([np.asarray(g, np.float64) for _, g in found])
+
+    def _mapped(self, points: np.ndarray, rest: tuple) -> tuple[np.ndarray, np.ndarray]:
+        like, count = self.fn.like, len(points)
+        xs = copied_input(points, None if like is None else zeros((count, *like.shape), like.dtype, like.device))
+        with Tape() as tape:
+            losses = vmap(self.fn.fn, (0, *[None] * len(rest)))(xs, *rest)
+        if losses.data.size != count or not tape.log.has_touched(xs.span):
+            raise GradientError("no loss of each sample", slug="loss-shape")
+        tape.backward(grads={losses: ones_like(losses)})
+        assert xs.grad is not None
+        return read_values(losses).reshape(-1), read_values(xs.grad).astype(np.float64).reshape(points.shape)
 
 
 def _mean(samples: np.ndarray) -> tuple[np.ndarray, float]:
@@ -89,7 +120,8 @@ def smoothed(
     seed      of the noise, which is the same at each call: differences between calls are the loss's.
     like      the dtype and shape in which `fn` wants the argument, as for `value_and_grad`.
     jit       False runs every sample as it stands: for a function that reads values, or calls `record_func`.
-    executor  its workers evaluate the samples (see `sweep`); None: one after the other, replayed (see `jit`).
+    executor  its workers evaluate the samples (see `sweep`); None: all at once by `vmap`, or what that refuses one
+              after the other, replayed (see `jit`).
     Raises ValueError; what `value_and_grad` raises.
 
     Use it where `tape.trust` says that a decision ends the gradient: at contacts, rounding, hard choices.
@@ -110,6 +142,6 @@ def smoothed(
         raise ValueError(f"order={order!r}: takes {', '.join(map(repr, ORDERS))}")
     if not sigma > 0 or samples < 2:
         raise ValueError(f"sigma={sigma!r}, samples={samples!r}: a positive width and at least 2 samples")
-    return Smoothed(
-        value_and_grad(fn, like=like, jit=jit and executor is None), float(sigma), samples, order, seed, executor
-    )
+    replayed = jit and executor is None
+    loss = value_and_grad(fn, like=like, jit=replayed)
+    return Smoothed(loss, float(sigma), samples, order, seed, replayed, executor)

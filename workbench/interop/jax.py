@@ -290,12 +290,8 @@ class JaxCall:
         output_dims: OutputDims = None,
         launch_dims: Extent | None = None,
     ):
-        self.what, self.fn, self.output_dims, self.launch_dims = (
-            f"{what} of {fn.__name__!r}",
-            fn,
-            output_dims,
-            launch_dims,
-        )
+        self.what, self.fn = f"{what} of {fn.__name__!r}", fn
+        self.output_dims, self.launch_dims = output_dims, launch_dims
         self.__name__, self.__doc__ = fn.__name__, fn.__doc__
         self.num_outputs, self.in_out = num_outputs, tuple(in_out or ())
 

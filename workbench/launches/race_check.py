@@ -105,7 +105,8 @@ def find_races(plan: Plan, counts: bool = True) -> Races | None:
     for n in kinds:
         family = grouped.get(n, frozenset((n,)))
         together = set().union(*(kinds.get(m, set()) for m in family))
-        if _may_clash(together) and (counts or not _counts(function, n, together)):
+        alike = all(r.adds for r in together) or (len(together) == 1 and rows.STORE not in together)
+        if not alike and (counts or not _counts(function, n, together)):
             alone = len(family) == 1 and n not in form.overlapping
             if not (alone and private(function, n, form)):
                 names.add(n)
@@ -120,11 +121,6 @@ def find_races(plan: Plan, counts: bool = True) -> Races | None:
     position = {leaf.name: k for k, leaf in enumerate(plan.program.leaves)}
     checked = tuple(position[n] for n in guard.checked)
     return Races(guard, executable, checked, tuple(position[n] for n in sorted(guard.private)))
-
-
-def _may_clash(kinds: set[Row]) -> bool:
-    """False for loads alone and for atomics of one kind alone."""
-    return kinds != {rows.LOAD} and not all(r.adds for r in kinds) and (len(kinds) > 1 or kinds == {rows.STORE})
 
 
 def _counts(function: Function, name: str, kinds: set[Row]) -> bool:

@@ -345,7 +345,10 @@ class CrossTapeSearch:
             if not there and (span, run) not in self.reached:
                 continue
             if (a, run) not in seeded:
-                seeded[a, run] = run.when < self.log.events[0].stamp and _same_seed(run, a, space)
+                # True if the last backward of `run` was seeded with this adjoint, as where a loss adds up over tapes
+                known = run.seeded.get(a.id) if run.when < self.log.events[0].stamp else None
+                small = known is not None and len(space[a].data) <= SMALL
+                seeded[a, run] = small and known == checksum(on_host(space[a].data))
             if not (there and seeded[a, run]):
                 marked = a.required.touch(span)
                 border = made.setdefault((a, run, there, marked), ForeignLeaf(a, run, there, marked))
@@ -392,8 +395,3 @@ def _numbers(space: Workspace, span: Span, border: Border | None) -> np.ndarray:
     if span.itemsize * k % np.dtype(dtype).itemsize:
         dtype = np.uint8
     return on_host(space[a].view(span, dtype)).copy()
-
-
-def _same_seed(run: RecordingId, a: Allocation, space: Workspace) -> bool:
-    """True if the last backward of `run` was seeded with this adjoint, as where a loss adds up over tapes."""
-    return a.id in run.seeded and len(space[a].data) <= SMALL and run.seeded[a.id] == checksum(on_host(space[a].data))

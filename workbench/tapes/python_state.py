@@ -224,7 +224,7 @@ class PythonState:
             self._link(label, functools.partial(tuple, fields))
             return list(fields)
         absent = [name for name in self._names if name not in fields]
-        self._link(label, functools.partial(_any_in, absent, fields))
+        self._link(label, lambda: any(map(fields.__contains__, absent)))
         return [n for n in fields if n in self._names or (n.startswith("__") and callable(fields[n]))]
 
     def _function(self, function: FunctionType) -> None:
@@ -303,10 +303,6 @@ def _imported(names: Iterable[str], around: Mapping[str, Any]) -> Iterator[Modul
         for package in packages:
             if isinstance(found := sys.modules.get(f"{package}{name}".rstrip(".")), ModuleType):
                 yield found
-
-
-def _any_in(names: Iterable[str], fields: Mapping[str, Any]) -> bool:
-    return any(map(fields.__contains__, names))
 
 
 def _listed(slots: str | Iterable[str] | None) -> Iterable[str]:

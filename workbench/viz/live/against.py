@@ -102,12 +102,9 @@ class AgainstView(View):
         if isinstance(found, dict):
             found = {**found, **({"cursor": content["cursor"]} if "cursor" in found else {})}
             if "rows" in found:
-                found["rows"] = [self._in_columns(row) for row in found["rows"]]
+                at = ((row, row.get("position", -1)) for row in found["rows"])
+                found["rows"] = [{**row, "position": self.column_of(n)} if n >= 0 else row for row, n in at]
         return found, blobs
-
-    def _in_columns(self, row: dict[str, Any]) -> dict[str, Any]:
-        position = row.get("position", -1)
-        return {**row, "position": self.column_of(position)} if position >= 0 else row
 
     def still(self, most: int = SIZE) -> tuple[str, str]:
         """The picture of both passes, for readers without a kernel."""
