@@ -214,6 +214,10 @@ class Remote(np.lib.mixins.NDArrayOperatorsMixin):
             raise AttributeError(name)
         return lambda *args, **how: self.owner.apply(method, (self, *args), how)
 
+    @property
+    def __cuda_array_interface__(self) -> dict[str, Any]:
+        return dict(self.host.__array_interface__)
+
     def __array__(self, *_: Any, **__: Any) -> np.ndarray:
         raise TypeError("Implicit conversion to a NumPy array is not allowed.")
 

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import functools
-import warnings
 from typing import Any
 
 import numpy as np
@@ -12,12 +11,6 @@ from corpus import Program, load
 
 import workbench as wb
 from tests.fuzz import vmap as fuzz
-from workbench.kernels.compile import nvrtc
-from workbench.kernels.emit import cuda as emit_cuda
-from workbench.kernels.emit.signature import Variant
-from workbench.kernels.ir import walk
-from workbench.kernels.ops import memory as rows
-from workbench.kernels.passes.batch import batched
 
 F = wb.float64
 ROWS = 3
@@ -136,14 +129,20 @@ OTHER = {"a_grid_of_four_axes": "vmap", "the_old_value_of_an_atomic_in_one_threa
 @pytest.mark.parametrize("program", PROGRAMS.values(), ids=str)
 def test_programs_of_the_corpus_are_mapped_to_the_last_bit(program: Program):
     F = program.dtypes[-1]
-    want = on_rows(program, F, False)
+    try:
+        want = on_rows(program, F, False)
+    except wb.GradientError as error:  # the order of threads of a GPU
+        assert wb.config.backend == "cuda" and error.slug == "atomic-order"
+        with pytest.raises(wb.GradientError, match=r"\[atomic-order\]"):
+            on_rows(program, F, True)
+        return
     try:
         got = on_rows(program, F, True)
     except (wb.LaunchError, wb.GradientError) as error:
         assert error.slug == OTHER[program.name]
         return
     assert program.name not in OTHER
-    loose = 1e-12 if wb.config.backend == "c" else 0  # vectorised sines, another order of sums
+    loose = 0 if wb.config.backend == "numpy" else 1e-12  # vectorised sines, another order of sums
     for a, b in zip(want, got, strict=True):
         if a.dtype.names is not None:
             assert (a == b).all()
@@ -488,22 +487,3 @@ def test_what_a_function_keeps_holds_nothing_later():
 
     wb.vmap(one)(inputs()[0])
     assert all(np.isnan(a.numpy()).all() for a in kept)
-
-
-# ---- for a GPU
-
-
-@pytest.mark.needs_nvrtc
-@pytest.mark.sampled
-@pytest.mark.parametrize("name", [n for n, p in PROGRAMS.items() if n != "a_grid_of_four_axes"][::6])
-def test_a_batched_kernel_and_its_adjoint_become_a_cubin(name: str, tmp_path):
-    wb.config.cache_dir, program = tmp_path, PROGRAMS[name]
-    with wb.Tape() as tape, warnings.catch_warnings():
-        warnings.simplefilter("ignore")
-        program.run(wb.float32, program.arrays(wb.float32, program.start()))
-    of = next(e.command.program for e in tape.events if e.command is not None)
-    made = batched(of.function, frozenset(p.name for p in of.function.arrays))
-    for function in (made, of.with_function(made).reverse(of.floats).function):
-        added = frozenset(s.args[0].name for s in walk(function.body) if s.row in (rows.ACCUMULATE, *rows.ATOMICS))
-        text = emit_cuda.text(function, Variant(checked=frozenset(), atomic=added, index32=True))
-        assert nvrtc.to_cubin(text, "sm_90")
