@@ -13,6 +13,7 @@ from workbench.kernels import PASSES, passes
 from workbench.kernels.ir import Function, walk
 from workbench.kernels.passes import (
     adjoint,
+    batch,
     decisions,
     gradients,
     ledger_adjoint,
@@ -91,6 +92,7 @@ RUN: dict[str, Callable[[], object]] = {
     "merge parameters": lambda: simplify.merged(of(diffuse), (("x", "y"),)),
     "unroll": lambda: simplify.unrolled(of(largest)),
     "other slope": lambda: other_slope.other_slope(adjoint.adjoint(of(smallest), BOTH).function),
+    "batch": lambda: batch.batched(of(diffuse), frozenset({"x", "y"})),
 }
 
 

@@ -18,6 +18,7 @@ from typing import Any, NamedTuple
 
 from .passes import (
     adjoint,
+    batch,
     decisions,
     gradients,
     ledger_adjoint,
@@ -66,4 +67,5 @@ PASSES = (
     Pass(simplify.merged, "Parameters that are one array at a launch become one."),
     Pass(simplify.unrolled, "Short loops of known turns, written out."),
     Pass(other_slope.other_slope, "An adjoint that takes the other slope at ties of `min`, `max`, `abs` and `clamp`."),
+    Pass(batch.batched, "The kernel over one more axis of its grid, along which chosen arrays have a row per index."),
 )
