@@ -296,7 +296,7 @@ def main() -> None:
         try:
             counts[outcome(seed)] += 1
         except Wrong as wrong:
-            counts[str(wrong).split()[0]] += 1
+            counts[str(wrong).split()[0].rstrip(":")] += 1
             print(seed, wrong)  # noqa: T201
     print(dict(counts))  # noqa: T201
     sys.exit(counts["WRONG"] + counts["SILENT"] > 0)
