@@ -9,13 +9,13 @@ complex NumPy, differentiated by complex steps.
 
 from __future__ import annotations
 
-import argparse
 import collections
 import warnings
 
 import numpy as np
 
 import workbench as wb
+from tests.fuzz import asked_seeds
 
 F = wb.float64
 N = 3
@@ -208,12 +208,8 @@ def outcome(seed: int) -> str:
 
 
 def main() -> None:
-    parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("--programs", type=int, default=1000)
-    parser.add_argument("--seed", type=int, default=0)
-    chosen = parser.parse_args()
     counts: collections.Counter[str] = collections.Counter()
-    for seed in range(chosen.seed, chosen.seed + chosen.programs):
+    for seed in asked_seeds(backend=None):
         try:
             counts[outcome(seed)] += 1
         except AssertionError as error:

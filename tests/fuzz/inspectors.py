@@ -8,7 +8,6 @@ replay with other inputs agree with it; a replay at the recorded inputs gives th
 
 from __future__ import annotations
 
-import argparse
 import collections
 import sys
 import warnings
@@ -18,6 +17,7 @@ from typing import Any
 import numpy as np
 
 import workbench as wb
+from tests.fuzz import asked_seeds
 from tests.fuzz.tape_kernels import F, add, linear, scale, square
 from workbench.viz.data.seed_runs import Seeds
 
@@ -240,14 +240,8 @@ def outcome(seed: int, counts: collections.Counter[str]) -> str:
 
 
 def main() -> None:
-    parser = argparse.ArgumentParser("python -m tests.fuzz.inspectors")
-    parser.add_argument("--programs", type=int, default=300)
-    parser.add_argument("--seed", type=int, default=0)
-    parser.add_argument("--backend", default=None)
-    given = parser.parse_args()
-    wb.config.backend = given.backend
     counts: collections.Counter[str] = collections.Counter()
-    for seed in range(given.seed, given.seed + given.programs):
+    for seed in asked_seeds(300, None):
         found = outcome(seed, counts)
         if found != "right":
             print(f"program {seed}: {found}")

@@ -9,7 +9,6 @@ seeds another. The oracle is a model in NumPy: per tape the derivative of what i
 
 from __future__ import annotations
 
-import argparse
 import collections
 import sys
 import warnings
@@ -18,6 +17,7 @@ from typing import Any
 import numpy as np
 
 import workbench as wb
+from tests.fuzz import asked_seeds
 from tests.fuzz.tape_kernels import F, add, linear, scale, square
 
 N, MOST = 4, 10  # elements of a buffer, buffers
@@ -285,14 +285,8 @@ def outcome(seed: int) -> str:
 
 
 def main() -> None:
-    parser = argparse.ArgumentParser()
-    parser.add_argument("--programs", type=int, default=1000)
-    parser.add_argument("--seed", type=int, default=0)
-    parser.add_argument("--backend", default="c")
-    given = parser.parse_args()
-    wb.config.backend = given.backend
     counts: collections.Counter[str] = collections.Counter()
-    for seed in range(given.seed, given.seed + given.programs):
+    for seed in asked_seeds():
         try:
             counts[outcome(seed)] += 1
         except Wrong as wrong:

@@ -8,7 +8,6 @@ makes is the same for all rows until a launch or write on a row reaches it; some
 
 from __future__ import annotations
 
-import argparse
 import collections
 import sys
 import warnings
@@ -18,6 +17,7 @@ from typing import Any
 import numpy as np
 
 import workbench as wb
+from tests.fuzz import asked_seeds
 from tests.fuzz.tape_kernels import F, add, linear, scale, square
 
 N, ROWS = 4, 3
@@ -186,14 +186,8 @@ def verdict(seed: int) -> str:
 
 
 def main() -> None:
-    parser = argparse.ArgumentParser()
-    parser.add_argument("--programs", type=int, default=1000)
-    parser.add_argument("--seed", type=int, default=0)
-    parser.add_argument("--backend", default="c")
-    given = parser.parse_args()
-    wb.config.backend = given.backend
     counts: collections.Counter[str] = collections.Counter()
-    for seed in range(given.seed, given.seed + given.programs):
+    for seed in asked_seeds():
         found = verdict(seed)
         counts[found.partition(":")[0] if "WRONG" in found else found] += 1
         if "WRONG" in found:

@@ -113,6 +113,16 @@ def test_an_unwritten_output_is_wrong(sealed: str, capsys):
     assert "wrong nearly everywhere" in capsys.readouterr().out
 
 
+def test_arrays_of_other_sizes_or_without_gradient_are_told(sealed: str, capsys):
+    """One number is compared with none of eight, though NumPy would spread it."""
+    dim, inputs, _ = arrays()
+    assert exercise(right, 1, inputs, [wb.zeros(1, dtype=float)], sealed) == 0
+    assert "Output 0 is of 1 numbers, not 8." in capsys.readouterr().out
+    bare = [wb.array(inputs[0].numpy()), *inputs[1:]]
+    assert exercise(right, dim, bare, [wb.zeros(8, dtype=float)], sealed, points=2) == 1
+    assert "the gradient by input 0 is of 0 numbers, not 8." in capsys.readouterr().out
+
+
 def test_the_text_gives_neither_numbers_nor_hint_away_and_other_text_is_refused(sealed: str):
     dim, inputs, outputs = arrays()
     assert HINT not in sealed and "spring" not in sealed and sealed.isascii()

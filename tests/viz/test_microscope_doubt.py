@@ -59,6 +59,20 @@ def test_a_tape_that_keeps_all_shows_all():
     assert [s.value for s in m.find("old[0]")] == [10.0, -7.0] and m.note == ""
 
 
+def leaf(values):
+    return wb.array(values, dtype=F, requires_grad=True)
+
+
+def overwritten(kernel):
+    """A tape of `kernel(x, w, y)`, walked from y, whose `w` a later launch has overwritten."""
+    x, w, y = leaf(X), wb.array(X, dtype=F), wb.zeros(N, dtype=F)
+    with wb.Tape() as tape:
+        wb.launch(kernel, N, inputs=[x, w], outputs=[y])
+        wb.launch(straight, N, inputs=[x], outputs=[w])
+    tape.backward(grads={y: wb.full(N, 1.0, dtype=F)})
+    return tape
+
+
 @wb.kernel
 def local(x: wb.array(dtype=F), w: wb.array(dtype=F), y: wb.array(dtype=F)):
     i = wb.tid()
@@ -92,11 +106,7 @@ def halves(x: wb.array(dtype=F), w: wb.array(dtype=F), y: wb.array(dtype=F)):
 
 @pytest.mark.usefixtures("starts_not_kept")
 def test_doubt_goes_through_a_function_with_an_adjoint_of_its_own():
-    x, w, y = leaf(X), wb.array(X, dtype=F), wb.zeros(N, dtype=F)
-    with wb.Tape() as tape:
-        wb.launch(halves, N, inputs=[x, w], outputs=[y])
-        wb.launch(straight, N, inputs=[x], outputs=[w])
-    tape.backward(grads={y: wb.full(N, 1.0, dtype=F)})
+    tape = overwritten(halves)
     m = tape.microscope(0, 1)
     assert value(m, "known") == 0.5 * X[1] and value(m, "doubtful") == NOT_KEPT
 
@@ -126,11 +136,7 @@ def or_else(x: wb.array(dtype=F), w: wb.array(dtype=F), y: wb.array(dtype=F)):
 @pytest.mark.usefixtures("starts_not_kept")
 @pytest.mark.parametrize("kernel", [either, or_else])
 def test_only_the_branch_that_was_taken_is_in_doubt(kernel):
-    x, w, y = leaf(X), wb.array(X, dtype=F), wb.zeros(N, dtype=F)
-    with wb.Tape() as tape:
-        wb.launch(kernel, N, inputs=[x, w], outputs=[y])
-        wb.launch(straight, N, inputs=[x], outputs=[w])
-    tape.backward(grads={y: wb.full(N, 1.0, dtype=F)})
+    tape = overwritten(kernel)
     taken = int(np.argmax(X))
     assert X[taken] > X[0]
     assert tape.microscope(0, taken).find(f"y[{taken}]")[0].value == NOT_KEPT
@@ -140,21 +146,13 @@ def test_only_the_branch_that_was_taken_is_in_doubt(kernel):
 @pytest.mark.usefixtures("starts_not_kept")
 def test_doubt_follows_the_values_through_locals_and_memory():
     """A later launch overwrites `w`. What is written over unknown memory is known; read back is what went in."""
-    x, w, y = leaf(X), wb.array(X, dtype=F), wb.zeros(N, dtype=F)
-    with wb.Tape() as tape:
-        wb.launch(local, N, inputs=[x, w], outputs=[y])
-        wb.launch(straight, N, inputs=[x], outputs=[w])
-    tape.backward(grads={y: wb.full(N, 1.0, dtype=F)})
+    tape = overwritten(local)
     m = tape.microscope(0, 1)
     assert {value(m, n) for n in ("a", "b", "z")} == {NOT_KEPT}
     assert value(m, "known") == 2 * X[1] == m.find("last")[0].value
     assert [s.value for s in m.find("y[1]")] == [NOT_KEPT, 2 * X[1], NOT_KEPT]
     assert adjoint(m, "b") == 1.0 and adjoint(m, "known") == 1.0
     assert tape.microscope(1, 1).note == ""
-
-
-def leaf(values):
-    return wb.array(values, dtype=F, requires_grad=True)
 
 
 @wb.kernel

@@ -24,9 +24,7 @@ class CallList:
         self.calls: list[NativeCall] = []
         self.kept: list[Any] = []
         self.whole = True
-        self.numbers: list[
-            tuple[int, int, str, int]
-        ] = []  # event, position there, how it is written ("": whole), address
+        self.numbers: list[tuple[int, int, str, int]] = []  # event, position there, format ("": as it is), address
         self.shared: dict[Any, None] = {}  # what copies of sums per thread its calls use, and leave empty
         self.blocks: dict[int, list[int]] = {}  # by the number of a call that is one per worker: their arguments
 

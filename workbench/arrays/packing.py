@@ -7,11 +7,11 @@ from collections.abc import Mapping
 
 import numpy as np
 
-from ..arrays.array import array, array_on
-from ..arrays.creation import copy, zeros
-from ..arrays.dtypes import scalar_in
 from ..errors import LaunchError
 from ..kernels.types import Composite, Scalar
+from .array import array, array_on
+from .creation import copy, zeros
+from .dtypes import scalar_in
 
 
 class Pack:

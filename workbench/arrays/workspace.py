@@ -84,9 +84,7 @@ class Workspace(dict):
 
 
 _walks = 0  # that were released
-_spare: dict[
-    tuple[int, int], list[tuple[Any, int, int]]
-] = {}  # by GPU and size: bytes, their address, the walk that used them last
+_spare: dict[tuple[int, int], list[tuple[Any, int, int]]] = {}  # by GPU and size: bytes, address, its last walk
 
 
 def _buffer(allocation: Allocation, n: int, start: XpArray | None = None, clear: bool = True) -> tuple[Any, int]:

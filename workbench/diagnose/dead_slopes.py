@@ -18,8 +18,8 @@ from .walk_step import WalkObserver, WalkStep
 
 LAUNCHES, THREADS = 64, 4  # looked at, spread evenly
 DEAD = 1e-2  # a slope below this
-_NAMES = "TANH EXP ERF ERFC ATAN DIV CLAMP FLOOR CEIL TRUNC ROUND RINT SIGN STEP"
-_SATURATE = tuple(getattr(scalar, name) for name in _NAMES.split())
+_CURVED = (scalar.TANH, scalar.EXP, scalar.ERF, scalar.ERFC, scalar.ATAN, scalar.DIV, scalar.CLAMP)
+_STEPS = (scalar.FLOOR, scalar.CEIL, scalar.TRUNC, scalar.ROUND, scalar.RINT, scalar.SIGN, scalar.STEP)
 
 
 @dataclass(frozen=True)
@@ -75,5 +75,5 @@ def _watched(step: WalkStep) -> set[ir.Stmt]:
     return {
         s
         for s in ir.walk(body)
-        if s.row in _SATURATE and isinstance(s.args[0].type, Scalar) and is_float(s.args[0].type)
+        if s.row in (*_CURVED, *_STEPS) and isinstance(s.args[0].type, Scalar) and is_float(s.args[0].type)
     }

@@ -141,11 +141,10 @@ def _asked(command: tuple[str, ...], known: str, real: str) -> tuple[str, tuple[
     A script or wrapper (ccache) hides which compiler runs: it is queried each time.
     """
     kept = None
-    with open(real, "rb") as file:
-        is_binary = file.read(2) != b"#!"
-    if is_binary and re.search("gcc|clang", os.path.basename(real)):
-        with suppress(CompileError, OSError):  # a cache that cannot be used is refused where a kernel is compiled
-            kept = cache_directory() / f"{digest(known, platform.processor(), *ASKED)}.version"
+    if re.search("gcc|clang", os.path.basename(real)):
+        with suppress(CompileError, OSError), open(real, "rb") as file:  # a cache of no use is refused by a compilation
+            if file.read(2) != b"#!":
+                kept = cache_directory() / f"{digest(known, platform.processor(), *ASKED)}.version"
     said = None if kept is None else read_sealed(kept)
     if said is None:
         from subprocess import DEVNULL, PIPE, STDOUT, Popen

@@ -35,6 +35,8 @@ CAP = 5_000  # steps
 BUDGET = 300_000  # statements of a thread: half a second
 NOT_KEPT = "not kept"  # in place of a value
 _WRITES = (mem.STORE, *mem.ATOMICS)
+_EFFECTS = {mem.LOAD: "added to d {}", mem.STORE: "taken from d {}, which becomes 0"}  # of the reverse of a row
+_EFFECTS |= {row: f"{row.name}: from d {{}}" for row in mem.ATOMICS}
 _working: weakref.WeakKeyDictionary[ir.Function, dict[Any, Working]] = weakref.WeakKeyDictionary()
 
 
@@ -336,9 +338,7 @@ class ThreadRun:
     ) -> str:
         """The note of a reverse step: its effect on memory, and any value that the replay found different."""
         cell = step.note.removeprefix("reads ") if step.note.startswith("reads ") else step.name
-        said = {mem.LOAD: f"added to d {cell}", mem.STORE: f"taken from d {cell}, which becomes 0"}
-        said |= {row: f"{row.name}: from d {cell}" for row in mem.ATOMICS}
-        note = "" if adjoint is None else said.get(stmt.row, "")
+        note = "" if adjoint is None else _EFFECTS.get(stmt.row, "").format(cell)
         again = moment.values[0] if moment.values and stmt.row not in _WRITES else None
         if step.value is NOT_KEPT or (again is not None and self.doubt is not None and again in self.doubt):
             return note

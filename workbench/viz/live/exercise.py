@@ -60,7 +60,7 @@ def exercise(
     known, hint = opened(right, "wb.viz.solution(kernel, dim, inputs, outputs)")
     found = _found(kernel, dim, inputs, outputs)
     for name, want in known.items():  # outputs first
-        if kind := _difference(np.array(found[name], float), np.array(want, float)):
+        if kind := _difference(np.array(found.get(name, ()), float), np.array(want, float)):
             by_gradient = name.startswith("the gradient")
             said = f"The values are right, {name} is {kind}." if by_gradient else f"{name.capitalize()} is {kind}."
             sys.stdout.write(f"{said} {hint}".strip() + "\n")
@@ -84,6 +84,8 @@ def _found(kernel: Any, dim: Any, inputs: Sequence[Any], outputs: Sequence[Any])
 
 def _difference(got: np.ndarray, want: np.ndarray) -> str:
     """The kind of the difference, without the numbers; "" where there is none."""
+    if got.size != want.size:
+        return f"of {got.size} numbers, not {want.size}"
     wrong = np.flatnonzero(~(np.abs(got - want) <= LOOSE * np.abs(want).max(initial=1e-30)))
     if not len(wrong):
         return ""
