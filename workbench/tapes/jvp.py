@@ -182,9 +182,7 @@ def shadow_of(a: array, space: Workspace) -> Any:
 # ---- the walk
 
 
-def carry_tangents(
-    tape: Tape, *spaces: Workspace, observe: Callable[[Event, Workspace], None] | None = None
-) -> None:
+def carry_tangents(tape: Tape, *spaces: Workspace, observe: Callable[[Event, Workspace], None] | None = None) -> None:
     """Carry the tangents in `spaces` through every event. Call under LOCK. Memory is as it was when this returns.
 
     `observe(event, space)` is called before each event, in the memory that it found.

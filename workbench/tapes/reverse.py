@@ -7,7 +7,7 @@ that each adjoint meets the memory that its launch saw, and the final contents a
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Container, Iterable, Sequence
+from collections.abc import Callable, Container, Iterable
 from functools import partial
 from typing import Any
 
@@ -32,7 +32,6 @@ from ..arrays.workspace import (
 from ..device import settle
 from ..errors import GradientError
 from ..launches.adjoint_arguments import AdjointArguments
-from ..launches.plan import Plan
 from .conventions import collect
 from .events import Event
 from .recording import Recording

@@ -12,7 +12,6 @@ import numpy as np
 from ...arrays.array import array, read_values
 from ...errors import LaunchError
 from ...kernels.types import Composite, Struct, is_float
-from ...tapes.events import Event
 from ...tapes.tape import Tape
 from .snapshot import full_shape
 from .text import clean
