@@ -216,12 +216,9 @@ class _Again(Rerun):
         """Perform the steps under the new tape; its events get the lines, names and scopes of the old ones."""
         tape, starts, done = self.tape, [0], 0
         for n, (event, end) in enumerate(zip(tape.events, self.ends, strict=True)):
-            memory.push_recorder(into)
-            try:
+            with memory.recorded_by(into):
                 for step in self.steps[done:end]:
                     step(True)
-            finally:
-                memory.pop_recorder(into)
             for new in into.events[starts[-1] :]:
                 new.place, new.label = event.place, event.label
                 into.positions[new] = n
