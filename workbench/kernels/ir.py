@@ -303,11 +303,12 @@ class Builder:
         return made
 
     def like(self, region: Region, known: dict, write: Callable[[Region, dict], object]) -> tuple[Region, dict]:
-        """A region with parameters as `region` has them, in which `write(region, scope)` writes; and that scope."""
+        """A region like `region`, in which `write(region, scope)` writes the statements; and that scope."""
         new, scope = Region([Value(p.type, p.name, p.where) for p in region.params]), dict(known)
         scope.update(zip(region.params, new.params, strict=True))
         with self.inside(new):
             write(region, scope)
+        new.results = tuple(scope[r] for r in region.results)
         return new, scope
 
 

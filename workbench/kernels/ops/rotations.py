@@ -21,7 +21,7 @@ from .quaternions import QUAT_INVERSE, QUAT_MUL
 from .row import stop
 from .scalar import ABS, ADD, ASIN, ATAN2, CLAMP, COS, DIV, EQ, GE, GT, LT, NEG, SIN, SQRT, WHERE
 from .signatures import called_by_users
-from .vectors import CONSTRUCT, CROSS, DOT, EXTRACT, LENGTH, LENGTH_SQ, NORMALIZE, SCALE
+from .vectors import CONSTRUCT, CROSS, DOT, EXTRACT, LENGTH, LENGTH_SQ, NORMALIZE, SCALE, components
 
 
 def wanted(name: str, what: str, right: bool, *values: Operand) -> None:
@@ -51,10 +51,6 @@ def real(q: Operand) -> Any:
 
 def _quat(u: Operand, w: Operand) -> Any:
     return JOIN(u, w, attr=quaternion(numeric(u).scalar))
-
-
-def _components(q: Operand) -> list[Any]:
-    return [EXTRACT(q, attr=(k,)) for k in range(numeric(q).size)]
 
 
 def quat_from_matrix(m: Operand) -> Any:
@@ -158,7 +154,7 @@ def quat_between_vectors(a: Operand, b: Operand) -> Any:
     a, b = NORMALIZE(a), NORMALIZE(b)
     both = ADD(a, b)  # next to opposite vectors it is exact, as cross(a, b) and 1 + dot(a, b) are not
     c, half = CROSS(a, both), 0.5 * LENGTH_SQ(both)
-    x, y, z = _components(a)
+    x, y, z = components(a)
     flat = LT(ABS(x), 0.6)
     zero = here(numeric(a).scalar, 0)
     across = NORMALIZE(CONSTRUCT(WHERE(flat, zero, z), WHERE(flat, z, zero), NEG(WHERE(flat, y, x)), attr=kind(a)))
@@ -220,7 +216,7 @@ def quat_to_rpy(q: Operand) -> Any:
     Where pitch is a quarter turn, roll and yaw turn about one axis: neither has a derivative there, and none is finite.
     """
     _one_quat("quat_to_rpy", q)
-    x, y, z, w = _components(q)
+    x, y, z, w = components(q)
     roll = ATAN2(2.0 * (w * x + y * z), 1.0 - 2.0 * (x * x + y * y))
     pitch = ASIN(CLAMP(2.0 * (w * y - z * x), here(numeric(q).scalar, -1), here(numeric(q).scalar, 1)))
     yaw = ATAN2(2.0 * (w * z + x * y), 1.0 - 2.0 * (y * y + z * z))
@@ -283,7 +279,7 @@ def quat_to_euler(q: Operand, i: Whole, j: Whole, k: Whole) -> Any:
     i, j, k = _axes("quat_to_euler", (i, j, k))
     third = 3 - i - j
     sign = 1.0 if (i, j, third) in ((0, 1, 2), (1, 2, 0), (2, 0, 1)) else -1.0
-    part, w = _components(q)[:3], real(q)
+    part, w = components(q)[:3], real(q)
     a, b, c, d = w, part[i], part[j], part[third] * sign
     if k != i:
         a, b, c, d = a - c, b + d, c + a, d - b

@@ -207,6 +207,12 @@ INSERT = row(
 )
 
 
+def components(v: Operand) -> list[Any]:
+    """The components of a composite, row by row; a number alone."""
+    type = kind(v)
+    return [EXTRACT(v, attr=at) for at in _places(type)] if isinstance(type, Composite) else [v]
+
+
 def _runtime_indices(v: Type, indices: tuple[Type, ...]) -> Type:
     v = wants("[]", v, Composite, "a vector, matrix or quaternion")
     if len(indices) > len(v.shape):

@@ -167,8 +167,7 @@ class Replay:
             self.replay(region, scope, False)
 
         for region in stmt.regions:
-            new, scope = self.builder.like(region, known, turn)
-            new.results = tuple(scope[r] for r in region.results)
+            new, _ = self.builder.like(region, known, turn)
             if counted:
                 turns = Value(int32, "turns")
                 new.params.append(turns)

@@ -155,9 +155,6 @@ class _Scatter:
             stmt.regions[1 - side].results = (*stmt.regions[1 - side].results, other)
         return [(name, offset, found[g]) for name, offset, g in inner]
 
-    def tids(self, rank: int) -> list[Value]:
-        return [self.builder.append(c.TID, (), (int32,), attr=c.Tid(k)).outs[0] for k in range(rank)]
-
     def pull(self) -> PullAdjoint | None:
         found = self.lifted()
         if found is None:
@@ -176,7 +173,7 @@ class _Scatter:
         known = dict(zip(copy.params, params, strict=True))
         totals: dict[str, Value] = {}
         with self.builder.open():
-            cell = self.tids(copy.rank)
+            cell = [self.builder.emit(c.TID, attr=c.Tid(k)) for k in range(copy.rank)]
             for offset in offsets:
                 wanted = [(name, g) for name, o, g in pending if o == offset]
                 at = _At(copy.body, known, needs[offset], wanted, self.builder)
@@ -293,6 +290,8 @@ class _At:
             known.update(zip(outs, made.outs, strict=True))
 
     def copy(self, region: Region, kept: list[int], known: dict[Value, Value]) -> Region:
-        new, inner = self.builder.like(region, known, self.region)
+        new, inner = Region(), dict(known)
+        with self.builder.inside(new):
+            self.region(region, inner)
         new.results = tuple(inner[region.results[k]] for k in kept)
         return new
