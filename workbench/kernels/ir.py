@@ -88,9 +88,7 @@ class Value(Operand if TYPE_CHECKING else object):  # `ops.operators` gives it P
             if isinstance(a, (bool, int, float)) and not isinstance(a, np.generic):
                 a = constant(weak_type(a, beside), a)
             values.append(a if isinstance(a, Value) else constant(type_of(a), a))
-        if row.whole is not None and isinstance(values[0].type, Composite):
-            row = row.whole
-        return current().emit(row, *values, attr=attr)
+        return current().emit(row.on(values[0].type), *values, attr=attr)
 
 
 @dataclass(eq=False)

@@ -15,9 +15,7 @@ from .closures import Closures, Step, converter
 
 
 def by_meaning(c: Closures, stmt: ir.Stmt) -> Step:
-    row = stmt.row
-    if row.whole is not None and isinstance(stmt.args[0].type, Composite):
-        row = row.whole
+    row = stmt.row.on(stmt.args[0].type) if stmt.args else stmt.row
     if row.expand is not None:
         return linear(c, stmt, row)
     compute = row.meaning

@@ -143,17 +143,13 @@ def _uniform(type: Type, value: LaneValue) -> Any:
 
 
 def _by_meaning(c: Any, stmt: ir.Stmt) -> Step:
-    row = stmt.row
-    if row.whole is not None and isinstance(stmt.args[0].type, Composite):
-        row = row.whole
+    row = stmt.row.on(stmt.args[0].type) if stmt.args else stmt.row
     if row.expand is not None:
         return linear(c, stmt, row)
-    extra = row.extra(stmt.attr)
     assert row.meaning is not None, f"{row.name} has no meaning"
-    alone, together = partial(row.meaning, **extra), row.vectorised and partial(row.vectorised, **extra)
-    (out,) = stmt.outs
-    compute = _each_lane(alone, ir.numeric(out).scalar.numpy.type) if together is None else together
-    chosen = _chosen(alone, compute, out.type, row.exact)
+    alone, (out,) = partial(row.meaning, **row.extra(stmt.attr)), stmt.outs
+    together = alone if row.vectorised else _each_lane(alone, ir.numeric(out).scalar.numpy.type)
+    chosen = _chosen(alone, together, out.type, row.exact)
     args, made = c.at(stmt.args), c.new(out)
     if isinstance(out.type, Composite):
         return _componentwise(chosen, args, made, out.type.size)

@@ -132,8 +132,8 @@ WRAP = row(
     "wrap",
     type=_wrap,
     cheap=True,
-    meaning=lambda i, n: i + type(i)(n) if i < 0 else i,
-    vectorised=lambda i, n: np.where(i < 0, i + n.astype(i.dtype), i),
+    meaning=lambda i, n: np.where(i < 0, i + n.astype(i.dtype), i),
+    vectorised=True,
     c="({0} < 0 ? {0} + {1} : {0})",
 )
 

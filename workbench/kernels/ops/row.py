@@ -54,9 +54,7 @@ def row(name: str, facts: str = "", **fields: Any) -> Row:
         fields.setdefault("tangent", linear_tangent(name))
     if callable(adjoint) and fields.get("expand") is None:
         fields.setdefault("tangent", diagonal(adjoint))
-    vectors = fields.get("elementwise", False) or isinstance(fields.get("meaning"), np.ufunc)
-    if fields.setdefault("vectorised", vectors or None) is True:
-        fields["vectorised"] = fields.get("meaning")
+    fields.setdefault("vectorised", fields.get("elementwise", False) or isinstance(fields.get("meaning"), np.ufunc))
     fields.setdefault("doc", DOCS.get(name, ""))
     made = Row(name, **fields)
     assert name not in ROWS, f"two rows named {name}"

@@ -139,14 +139,11 @@ def tile_value(reader: ReaderBase, x: Meaning, node: ast.AST) -> TileValue:
     return v
 
 
-def filled(reader: ReaderBase, type: Tile, number: ir.Value) -> ir.Value:
+def filled_to(reader: ReaderBase, dims: tuple[int, ...], number: ir.Value) -> ir.Value:
+    type = Tile(dims, ir.type_as(number, Scalar))
     if number.stmt is not None and number.stmt.row is control.CONST:
         return constant(type, number.stmt.attr)
     return reader.builder.emit(tiles.FILL, number, attr=type)
-
-
-def filled_to(reader: ReaderBase, dims: tuple[int, ...], number: ir.Value) -> ir.Value:
-    return filled(reader, Tile(dims, ir.type_as(number, Scalar)), number)
 
 
 def filled_with(reader: ReaderBase, dims: tuple[int, ...], x: Meaning, node: ast.AST) -> Any:
@@ -437,7 +434,7 @@ def tile_binary(reader: ReaderBase, sign: str, a: Meaning, b: Meaning) -> Any:
     x, y = (reader.typed(v, type.scalar) for v in (a, b))
     if any(isinstance(v.type, Composite) and not isinstance(v.type, Tile) for v in (x, y)):
         return composite_binary(reader, sign, x, y)
-    x, y = (filled(reader, Tile(type.dims, v.type), v) if isinstance(v.type, Scalar) else v for v in (x, y))
+    x, y = (filled_to(reader, type.dims, v) if isinstance(v.type, Scalar) else v for v in (x, y))
     assert is_tile(x) and is_tile(y) and isinstance(x, ir.Value) and isinstance(y, ir.Value)
     row = _OPERATORS.get(sign)
     if row is None:
