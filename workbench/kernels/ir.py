@@ -316,6 +316,13 @@ def enter(known: dict, outs: Sequence[Value], made: Sequence[Value]) -> None:
         new.name, known[out] = out.name, new
 
 
+def with_types(attr: object, change: Callable[[Type], Type]) -> Any:
+    """An attribute with the types in it changed."""
+    if isinstance(attr, tuple):
+        return tuple([with_types(part, change) for part in attr])
+    return change(attr) if isinstance(attr, Type) else attr
+
+
 def is_value(type: Type) -> bool:
     """True for the types that control flow can carry: all but arrays and stacks."""
     return not isinstance(type, (Array, Stack))

@@ -202,11 +202,7 @@ def repeat(c: Closures, stmt: ir.Stmt) -> Step:
 
 def call(c: Closures, stmt: ir.Stmt) -> Step:
     """A func with its own adjoint means its body; its parameters are the arguments under other names."""
-    (region,) = stmt.regions
-    for param, arg in zip(region.params, stmt.args, strict=True):
-        names: dict = c.arrays if isinstance(arg.type, Array) else c.slot_of
-        names[id(param)] = names[id(arg)]
-    body, results = c.region(region), c.at(region.results)
+    body, results = _of_arguments(c, stmt.regions[0], stmt)
     outs = [c.new(o) for o in stmt.outs]
     compare = _replayed(c, stmt, results)
 
@@ -221,16 +217,21 @@ def call(c: Closures, stmt: ir.Stmt) -> Step:
     return step
 
 
+def _of_arguments(c: Closures, region: ir.Region, stmt: ir.Stmt) -> tuple[list[Step], list[int]]:
+    """The steps of a region whose parameters are the arguments of a statement, and the slots of its results."""
+    for param, arg in zip(region.params, stmt.args, strict=True):
+        names: dict = c.arrays if isinstance(arg.type, Array) else c.slot_of
+        names[id(param)] = names[id(arg)]
+    return c.region(region), c.at(region.results)
+
+
 def _replayed(c: Closures, stmt: ir.Stmt, results: list[int]) -> Step | None:
     """A step that raises GradientError if the func_replay returns something else; None without one, or if it writes."""
     custom = stmt.attr
     if custom is None or custom.replay is None or any(s.row.writes for s in ir.walk(custom.replay)):
         return None
-    for param, arg in zip(custom.replay.params, stmt.args, strict=True):
-        names: dict = c.arrays if isinstance(arg.type, Array) else c.slot_of
-        names[id(param)] = names[id(arg)]
     trace, c.trace = c.trace, None  # these are no statements of the kernel
-    body, again = c.region(custom.replay), c.at(custom.replay.results)
+    body, again = _of_arguments(c, custom.replay, stmt)
     c.trace = trace
 
     def step(s: list) -> None:

@@ -23,10 +23,10 @@ from ..ir import kind, numeric, type_as
 from ..row import Operand, Row, Singular, refuse
 from ..types import Matrix, Scalar, Type, float32, float64, scalar_of, vector
 from .c_text import c_texts, of_floats
-from .composite import floating, moved_by_some, multilinear, nothing_of_zero, plus
+from .composite import floating, moved_by_some, multilinear, nothing_of_zero
 from .matrices import AXIAL, DETERMINANT, DIAG, GET_DIAG, INVERSE, MATMUL, MATVEC, OUTER, SKEW, TRACE, TRANSPOSE, square
 from .parts import JOIN, PART
-from .row import like, row, stop
+from .row import like, plus, row, stop
 from .scalar import (
     ABS,
     ADD,

@@ -16,8 +16,7 @@ from ..row import Operand
 from ..types import Matrix, Quat, Type, Vector, quaternion, vector
 from . import control
 from .conversions import Whole, here, static_number
-from .parts import JOIN, PART
-from .quaternions import QUAT_INVERSE, QUAT_MUL
+from .quaternions import QUAT_INVERSE, QUAT_MUL, imaginary, joined, real
 from .row import stop
 from .scalar import ABS, ADD, ASIN, ATAN2, CLAMP, COS, DIV, EQ, GE, GT, LT, NEG, SIN, SQRT, WHERE
 from .signatures import called_by_users
@@ -37,20 +36,6 @@ def _is_point(t: Type) -> bool:
 
 def _one_quat(name: str, q: Operand) -> None:
     wanted(name, "a quaternion", isinstance(kind(q), Quat), q)
-
-
-def imaginary(q: Operand) -> Any:
-    """(x, y, z) of a quaternion."""
-    return PART(q, attr=(0, vector(3, numeric(q).scalar)))
-
-
-def real(q: Operand) -> Any:
-    """w of a quaternion."""
-    return EXTRACT(q, attr=(3,))
-
-
-def _quat(u: Operand, w: Operand) -> Any:
-    return JOIN(u, w, attr=quaternion(numeric(u).scalar))
 
 
 def quat_from_matrix(m: Operand) -> Any:
@@ -111,7 +96,7 @@ def quat_from_rotation_vector(w: Operand) -> Any:
     half = SQRT(WHERE(near, here(kind(x), 1), x))
     sine = WHERE(near, _series(x, 1.0, -1.0 / 6.0, 1.0 / 120.0, -1.0 / 5040.0, 1.0 / 362880.0), DIV(SIN(half), half))
     cosine = WHERE(near, _series(x, 1.0, -0.5, 1.0 / 24.0, -1.0 / 720.0, 1.0 / 40320.0), COS(half))
-    return _quat(SCALE(w, 0.5 * sine), cosine)
+    return joined(SCALE(w, 0.5 * sine), cosine)
 
 
 def quat_to_rotation_vector(q: Operand) -> Any:
@@ -159,8 +144,8 @@ def quat_between_vectors(a: Operand, b: Operand) -> Any:
     zero = here(numeric(a).scalar, 0)
     across = NORMALIZE(CONSTRUCT(WHERE(flat, zero, z), WHERE(flat, z, zero), NEG(WHERE(flat, y, x)), attr=kind(a)))
     opposite = LT(half, 8.0 * float(np.finfo(numeric(a).scalar.numpy).eps) ** 2)  # then all of `both` is rounding
-    turned = _quat(across, zero)
-    return WHERE(opposite, turned, NORMALIZE(_quat(c, half)))
+    turned = joined(across, zero)
+    return WHERE(opposite, turned, NORMALIZE(joined(c, half)))
 
 
 def quat_twist(axis: Operand, q: Operand) -> Any:
@@ -170,7 +155,7 @@ def quat_twist(axis: Operand, q: Operand) -> Any:
     better than another: it gives the identity, with derivative 0.
     """
     _about("quat_twist", axis, q)
-    made = _quat(SCALE(axis, DOT(imaginary(q), axis)), real(q))
+    made = joined(SCALE(axis, DOT(imaginary(q), axis)), real(q))
     nothing = EQ(LENGTH_SQ(made), 0.0)
     return WHERE(nothing, here(kind(q), (0, 0, 0, 1)), NORMALIZE(made))
 

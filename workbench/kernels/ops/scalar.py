@@ -21,7 +21,7 @@ from ..row import Numeric, Operand, Row, Singular, refuse
 from ..types import Composite, Scalar, Type, bool_, float64, is_float, is_int
 from . import sines
 from .c_text import c_abs, c_cast, c_div, c_floordiv, c_lshift, c_pymod, c_rshift, c_small
-from .row import DOCS, ROWS, diagonal, row, zero
+from .row import DOCS, ROWS, diagonal, plus, row, zero
 
 # ---- type rules
 
@@ -319,26 +319,23 @@ def _times(g, f):
     return np.where(g == 0, np.copysign(np.zeros_like(g * f), g), g * f)
 
 
-def _contracted(h: Operand, by: Operand, of: Operand) -> Any:
+def contracted(h: Operand, by: Operand, of: Operand) -> Any:
     """The adjoint h * by of operand `of`, summed over components where `of` is a scalar beside a composite."""
     whole = isinstance(kind(h), Composite) and not isinstance(kind(of), Composite)
     return ROWS["dot_0"](h, by) if whole else TIMES(h, by)
 
 
 def _adjoint_product(h, y, g, f):
-    return _contracted(h, f, g), _contracted(h, g, f)
+    return contracted(h, f, g), contracted(h, g, f)
 
 
 def product_tangent(ts, a, b):
     """The tangent of a * b for scalars, composites by component, or a composite and a scalar."""
-    parts = [MOVES(t, other) for t, other in zip(ts, (b, a), strict=True) if t is not None]
-    return ADD(*parts) if len(parts) == 2 else parts[0] if parts else None
+    return plus(*[None if t is None else MOVES(t, other) for t, other in zip(ts, (b, a), strict=True)])
 
 
 def _tangent_over(ts, y, g, f):
-    first = None if ts[0] is None else OVER(ts[0], f)
-    second = None if ts[1] is None else NEG(MOVES(OVER(ts[1], f), y))
-    return second if first is None else first if second is None else ADD(first, second)
+    return plus(None if ts[0] is None else OVER(ts[0], f), None if ts[1] is None else NEG(MOVES(OVER(ts[1], f), y)))
 
 
 TIMES = row(
@@ -368,7 +365,7 @@ OVER = row(
     shown=DIV,
     c="{0} == 0 ? 0 : {0} / {1}",
     meaning=_zero_or(lambda g, f: g / f, lambda g, f: g == 0),
-    adjoint=lambda h, y, g, f: (OVER(h, f), NEG(OVER(_contracted(h, y, f), f))),
+    adjoint=lambda h, y, g, f: (OVER(h, f), NEG(OVER(contracted(h, y, f), f))),
     tangent=_tangent_over,
     cost=8,
 )

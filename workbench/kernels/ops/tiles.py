@@ -113,11 +113,6 @@ def _add_at(t: np.ndarray, *rest: np.generic) -> np.ndarray:
     return made
 
 
-def _adjoint_set(g, y, t, *rest):
-    i, v = rest[:-1], rest[-1]
-    return SET(g, *i, zero(v)), *[None] * len(i), GET(g, *i)
-
-
 GET = row(
     "tile_get",
     type=_get_type,
@@ -130,7 +125,7 @@ SET = row(
     "tile_set",
     type=_set_type,
     meaning=_set,
-    adjoint=_adjoint_set,
+    adjoint=lambda g, y, t, *r: (SET(g, *r[:-1], zero(r[-1])), *[None] * (len(r) - 1), GET(g, *r[:-1])),
     facts="linear exact moves",
     onto=0,
     block=lambda types, type, out, t, *r: f"WB_ONE {out}.c[{_at(type.dims, r[:-1])}] = {r[-1]};",

@@ -14,7 +14,7 @@ from ...errors import KernelError
 from ..ir import Function, Region, Role, Stmt, Value, constant, root, walk
 from ..ops import control as c, memory as mem, tiles
 from ..ops.composite import all_zero
-from ..ops.row import ROWS
+from ..ops.row import ROWS, plus
 from ..row import NO_GRADIENT
 from ..types import Array, Tile, int32, shadow_type
 from . import simplify, singular
@@ -125,9 +125,8 @@ class Adjoint(Derivative):
 
     def add(self, adjoints: dict, value: Value, g: Value | None) -> None:
         """Add a contribution g (None: nothing) to the adjoint of a primal value, if this is varied."""
-        if g is None or value not in self.varied:
-            return
-        adjoints[value] = g if value not in adjoints else ROWS["add"](adjoints[value], g)
+        if g is not None and value in self.varied:
+            adjoints[value] = plus(adjoints.get(value), g)
 
     # ---- values
 

@@ -9,16 +9,18 @@ second function, took as long as sums in shares or longer.
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from dataclasses import dataclass, field
 
 from ..analysis.accesses import Access, accesses_of
 from ..ir import Builder, Function, Region, Role, Stmt, Value, companion, constant, root, type_as, walk
 from ..ops import control as c, memory as mem
-from ..ops.row import ROWS
+from ..ops.row import ROWS, plus
 from ..row import Effect
 from ..types import Array, int32, is_float
 from . import simplify
 from .named import named_pass
+from .singular import in_branch
 
 Offset = tuple[int, ...]
 
@@ -178,7 +180,7 @@ class _Scatter:
                 wanted = [(name, g) for name, o, g in pending if o == offset]
                 at = _At(copy.body, known, needs[offset], wanted, self.builder)
                 for name, value in at.contributions(cell, grid, offset, high).items():
-                    totals[name] = ROWS["add"](totals[name], value) if name in totals else value
+                    totals[name] = plus(totals.get(name), value)
             for name, total in totals.items():
                 array = next(p for p in params if p.name == name)
                 self.builder.emit(mem.ACCUMULATE, array, *cell, total)
@@ -259,21 +261,21 @@ class _At:
                 there = test if there is None else ROWS["logical_and"](there, test)
         if there is None:
             return self.sums()
-        regions = (Region(), Region())
-        with self.builder.inside(regions[0]):
-            sums = self.sums()
-            regions[0].results = tuple(sums.values())
-        with self.builder.inside(regions[1]):
-            regions[1].results = tuple(constant(v.type, 0) for v in sums.values())
-        made = self.builder.append(c.IF, (there,), [v.type for v in sums.values()], regions)
-        return dict(zip(sums, made.outs, strict=True))
+        sums: dict[str, Value] = {}
+
+        def write() -> Iterable[Value]:
+            sums.update(self.sums())
+            return sums.values()
+
+        made = in_branch(self.builder, there, write)
+        return dict(zip(sums, made, strict=True))
 
     def sums(self) -> dict[str, Value]:
         known = dict(self.known)
         self.region(self.body, known)
         found: dict[str, Value] = {}
         for name, g in self.wanted:
-            found[name] = ROWS["add"](found[name], known[g]) if name in found else known[g]
+            found[name] = plus(found.get(name), known[g])
         return found
 
     def region(self, region: Region, known: dict[Value, Value]) -> None:

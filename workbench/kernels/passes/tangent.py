@@ -14,13 +14,13 @@ from functools import reduce
 
 from ...errors import KernelError
 from ..analysis import activity
-from ..ir import Function, Region, Role, Stmt, Value, constant, enter, walk
+from ..ir import Function, Region, Role, Stmt, Value, constant, enter, walk, with_types
 from ..ops import control as c, memory as mem
 from ..ops.composite import all_zero
-from ..ops.row import ROWS, like
+from ..ops.row import ROWS, like, plus
 from ..ops.vectors import LENGTH, NORMALIZE, components
 from ..row import NO_GRADIENT, Effect, Row
-from ..types import Array, Composite, Scalar, Type, int32, shadow_type
+from ..types import Array, Composite, Scalar, int32, shadow_type
 from . import simplify
 from .derivative import EXTREMES, Derivative
 from .named import named_pass
@@ -122,14 +122,12 @@ class _Tangent(Derivative):
         if row.tangent is None or not any(ts):
             return None
         y, *operands = (self.widened(known[v]) for v in (*stmt.outs, *stmt.args))
-        extra = row.extra(_widened_attr(stmt.attr))
+        extra = row.extra(with_types(stmt.attr, shadow_type))
         if row.linear:
             return self.moved(row, ts, (y, *operands), extra)
         total = None
         for j, t in enumerate(ts):
-            part = None if t is None else self.part(row, stmt, j, t, (y, *operands), extra)
-            if part is not None:
-                total = part if total is None else ROWS["add"](total, part)
+            total = plus(total, None if t is None else self.part(row, stmt, j, t, (y, *operands), extra))
         if row.singular is not None and not row.singular.refused:
             rest = reduce(ROWS["logical_and"], [all_zero(t) for t in ts if t is not None])
             met = row.singular.met(None, y, *operands)
@@ -325,10 +323,3 @@ class Joint(_Tangent):
     def repeat_atomic(self, stmt: Stmt, known: dict) -> None:
         made = self.builder.append(stmt.row, self.operands(stmt, known), [o.type for o in stmt.outs])
         known[stmt.outs[0]] = made.outs[0]
-
-
-def _widened_attr(attr: object) -> object:
-    """A type that a row is told to make, as tangents have it."""
-    if isinstance(attr, tuple):
-        return tuple(map(_widened_attr, attr))
-    return shadow_type(attr) if isinstance(attr, Type) else attr
