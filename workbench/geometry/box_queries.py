@@ -89,7 +89,7 @@ class Bvh:
     def built_arrays(self) -> tuple[array, ...]:
         """The arrays that `refit` writes."""
         assert self.tree is not None
-        return self.tree.boxes, self.tree.bounds, self.tree.lengths
+        return self.tree.built_arrays
 
     @property
     def state(self) -> tuple[array, ...]:

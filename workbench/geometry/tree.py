@@ -71,6 +71,11 @@ class Tree:
             setattr(self, name, theirs)
         self.boxes, self.bounds, self.lengths = other.boxes, other.bounds, other.lengths
 
+    @property
+    def built_arrays(self) -> tuple[array, ...]:
+        """The arrays that `fitted` writes."""
+        return self.boxes, self.bounds, self.lengths
+
     @through
     def fitted(self, leaf: Kernel, arguments: list, fixed: bool) -> Tree:
         """The tree, with its boxes fitted to the present items; their order stays. See `fitting.fit`."""

@@ -128,9 +128,8 @@ class LaneClosures(LaneBlock):
         """The steps of a region, and the slots from around it that they use: of these a branch takes its own lanes."""
         known = set(self.slot_of.values())
         steps = self.region(region)
-        used = {self.slot_of[id(v)] for v in ir.used(region) if id(v) in self.slot_of}
-        stacks = {self.slot_of[id(v)] for v in ir.used(region) if isinstance(v.type, Stack) and id(v) in self.slot_of}
-        return steps, [LANES, *sorted(used & known - stacks)]
+        used = {self.slot_of.get(id(v)) for v in ir.used(region) if not isinstance(v.type, Stack)}
+        return steps, [LANES, *sorted(used & known)]
 
 
 def _uniform(type: Type, value: LaneValue) -> Any:

@@ -6,11 +6,12 @@ from collections.abc import Callable
 from typing import Any
 
 from ..ir import numeric
-from ..row import Operand, refuse
+from ..row import Operand, Row, refuse
 from ..types import Quat, Scalar, Type, Vector, matrix, quaternion, vector
 from .composite import curved, floating, multilinear, one_type, passed, passing, scalars_agree, wants
 from .matrices import AXIAL, MATVEC, TRACE, TRANSPOSE
 from .parts import JOIN, PART
+from .row import ROWS
 from .scalar import ADD, COS, SIN, TIMES
 from .vectors import CROSS, DOT, EXTRACT, SCALE, cross_product, sum_of_products
 
@@ -57,7 +58,7 @@ def _rotate_type(name: str) -> Callable[..., Type]:
     return rule
 
 
-def _rotate(q, v, sign: int = 1) -> list:
+def _rotate(q, v, sign: float) -> list:
     """(2 w^2 - 1) v + 2 w u x v + 2 u (u . v) with q = (u, w); sign -1: by the conjugate."""
     u, w = q[:3], q[3]
     plain, along, turned = 2.0 * w * w - 1.0, 2.0 * sum_of_products(u, v), cross_product(u, v)
@@ -93,22 +94,20 @@ def _adjoint_rotate(g: Operand, q: Operand, v: Operand, sign: float) -> Any:
     return joined(du, dw)
 
 
-QUAT_ROTATE = curved(
-    "quat_rotate",
-    type=_rotate_type("quat_rotate"),
-    expand=lambda q, v, types, out: _rotate(q, v),
-    adjoint=lambda g, y, q, v: (_adjoint_rotate(g, q, v, 1.0), passed(QUAT_ROTATE_INV, 1)(q, g)),
-    exact=True,
-)
-QUAT_ROTATE_INV = curved(
-    "quat_rotate_inv",
-    type=_rotate_type("quat_rotate_inv"),
-    expand=lambda q, v, types, out: _rotate(q, v, -1),
-    adjoint=lambda g, y, q, v: (_adjoint_rotate(g, q, v, -1.0), passed(QUAT_ROTATE, 1)(q, g)),
-    exact=True,
-)
-passing(QUAT_ROTATE, 1)
-passing(QUAT_ROTATE_INV, 1)
+def _rotating(name: str, sign: float, back: str) -> Row:
+    made = curved(
+        name,
+        type=_rotate_type(name),
+        expand=lambda q, v, types, out: _rotate(q, v, sign),
+        adjoint=lambda g, y, q, v: (_adjoint_rotate(g, q, v, sign), ROWS[f"{back}_1"](q, g)),
+        exact=True,
+    )
+    passing(made, 1)
+    return made
+
+
+QUAT_ROTATE = _rotating("quat_rotate", 1.0, "quat_rotate_inv")
+QUAT_ROTATE_INV = _rotating("quat_rotate_inv", -1.0, "quat_rotate")
 
 
 def _quat_matrix(q, types, out):

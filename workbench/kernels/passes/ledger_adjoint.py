@@ -53,11 +53,9 @@ class _Watch:
         self.steps: dict[str, list[Value]] = {}
 
     def build(self) -> Watched:
-        known: dict[Value, Value] = {}
+        known = {p: p.copied() for p in self.source.params}
         params = self.builder.region.params
-        for p in self.source.params:
-            known[p] = p.copied()
-            params.append(known[p])
+        params += known.values()
         for p in (q for q in self.source.params if q.role is Role.SHADOW):
             of = p.belongs_to
             self.gap[of] = companion(params, Role.GAP, of, int64, name=f"{p.name}_gap")

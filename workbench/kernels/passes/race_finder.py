@@ -51,6 +51,8 @@ def guard(function: Function, names: frozenset[str], groups: Groups = ()) -> Rac
 
 
 class _Guard(Replay):
+    own_replays = False
+
     def __init__(self, primal: Function, names: frozenset[str], groups: Groups):
         super().__init__(primal, groups)
         self.checked = tuple(p.name for p in primal.arrays if p.name in names)
@@ -73,10 +75,6 @@ class _Guard(Replay):
         needs, private = self.asks(made)
         table = tuple((s.where, root(s.args[0]).name, s.row.name) for s in self.accesses)
         return RaceReplay(made, self.checked, needs, private, table)
-
-    def again(self, stmt: Stmt) -> Region:
-        """The func that ran, not its replay."""
-        return stmt.regions[0]
 
     # ---- every access leaves and meets numbers
 

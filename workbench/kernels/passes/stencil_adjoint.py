@@ -168,11 +168,10 @@ class _Scatter:
             return None
         self.builder = Builder()
         self.builder.role = "adjoint"
-        params = [p.copied() for p in copy.params]
+        known = {p: p.copied() for p in copy.params}
         every = self.builder.region.params
-        every += params
+        every += known.values()
         grid = [companion(every, Role.EXTENT, "", int32, name=f"launch.dim{k}") for k in range(copy.rank)]
-        known = dict(zip(copy.params, params, strict=True))
         totals: dict[str, Value] = {}
         with self.builder.open():
             cell = [self.builder.emit(c.TID, attr=c.Tid(k)) for k in range(copy.rank)]
@@ -182,7 +181,7 @@ class _Scatter:
                 for name, value in at.contributions(cell, grid, offset, high).items():
                     totals[name] = plus(totals.get(name), value)
             for name, total in totals.items():
-                array = next(p for p in params if p.name == name)
+                array = next(p for p in every if p.name == name)
                 self.builder.emit(mem.ACCUMULATE, array, *cell, total)
         f = self.function
         made = f.with_body(self.builder.region, f"{f.name}_pull", copy.rank)

@@ -57,10 +57,10 @@ class _Tangent(Derivative):
 
     repeats = "replay"  # the role of repeated statements
     adds = mem.ACCUMULATE
+    walks_back = False
 
     def __init__(self, primal: Function, active: frozenset[str], groups: Groups):
         super().__init__(primal, active, groups)
-        self.logging = False  # nothing is ever walked back
         self.useful = activity.useful(primal, active)
 
     def build_tangent(self) -> Tangent:

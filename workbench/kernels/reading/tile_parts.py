@@ -13,11 +13,9 @@ import math
 from collections.abc import Callable, Iterator, Sequence
 from typing import Any, TypeGuard
 
-import numpy as np
-
 from .. import ir, ops
 from ..ir import constant
-from ..ops import control, memory, scalar, tiles
+from ..ops import control, memory, scalar, tiles, vectors
 from ..ops.tile_names import CHANGED, SHOWING, TILES, TileBuiltin
 from ..row import Row
 from ..types import Composite, Scalar, Struct, Tile, TileOf, Type, int32, is_float, is_int, scalar_of, tile_type
@@ -91,8 +89,7 @@ def numbers_of(reader: ReaderBase, x: Meaning) -> list[ir.Value]:
     """The scalar components of an element, in the order of the tiles that hold them."""
     if isinstance(x, StructParts):
         return [n for part in x.fields.values() for n in numbers_of(reader, part)]
-    v = reader.value(x)
-    return [reader.component(v, at) for at in np.ndindex(*v.type.shape)] if isinstance(v.type, Composite) else [v]
+    return vectors.components(reader.value(x))
 
 
 def composed(dtype: Type, parts: Iterator[ir.Value]) -> Any:
