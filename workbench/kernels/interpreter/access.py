@@ -63,9 +63,7 @@ def _address(c: Closures, stmt: ir.Stmt) -> tuple[np.ndarray, Callable[[list], A
 
 def _element(stmt: ir.Stmt) -> Callable[[Any], Any]:
     """Reading a cell: a scalar is a copy by itself, a composite must be copied out of the array."""
-    array = stmt.args[0].type
-    assert isinstance(array, Array)
-    return converter(array.dtype)
+    return converter(ir.type_as(stmt.args[0], Array).dtype)
 
 
 def _load(c: Closures, stmt: ir.Stmt) -> Step:

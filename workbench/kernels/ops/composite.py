@@ -228,9 +228,7 @@ def _dual_row(of: Row) -> Row:
         halves = zip(types, operands[:n], operands[n:], strict=False)
         pairs = [_paired(v, t) if is_float(type) else v for type, v, t in halves]
         made = of.expand(*pairs, types=types[:n], out=out)
-        parts = made if isinstance(made, list) else [made]
-        tangents = [p.tangent for p in parts]
-        return tangents if isinstance(made, list) else tangents[0]
+        return [p.tangent for p in made] if isinstance(made, list) else made.tangent
 
     return row(
         f"d_{of.name}",

@@ -165,10 +165,7 @@ LOGICAL_NOT = _logical("logical_not", "not ", np.logical_not, "!{0}")
 
 
 def _all_equal(a, b, types, out):
-    total = None
-    for x, y in zip(a, b, strict=True):
-        total = EQ(x, y) if total is None else LOGICAL_AND(total, EQ(x, y))
-    return total
+    return reduce(LOGICAL_AND, map(EQ, a, b))
 
 
 ALL_EQ = row("all_eq", type=_rule_compare("==", False), expand=_all_equal)
@@ -735,10 +732,7 @@ def _test(name: str, meaning: Callable[..., Any], c: str, every: bool) -> Row:
     def rule(x: Type) -> Type:
         return (rule_floats(name, composite=True)(x), bool_)[1]
 
-    def expand(parts: list, types: object, out: object) -> Any:
-        return reduce(joined, [one(x) for x in parts])
-
-    whole = row(f"{name}_of", type=rule, expand=expand)
+    whole = row(f"{name}_of", type=rule, expand=lambda parts, types, out: reduce(joined, [one(x) for x in parts]))
     one = row(name, type=rule, meaning=meaning, c=c, whole=whole)
     return one
 
