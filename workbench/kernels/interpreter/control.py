@@ -21,10 +21,6 @@ from .closures import THREAD, Closures, Maker, Step
 from .lane_values import Chosen, Turns, empty, is_vector, put
 
 
-def const(c: Closures, stmt: ir.Stmt) -> None:
-    c.fixed(stmt, stmt.attr)
-
-
 def _tid(c: Closures, stmt: ir.Stmt) -> Step | None:
     axis, out = stmt.attr.axis, c.new(stmt.outs[0])
     if axis >= len(c.dims):
@@ -34,10 +30,6 @@ def _tid(c: Closures, stmt: ir.Stmt) -> Step | None:
         s[out] = np.int32(s[THREAD][axis])
 
     return step
-
-
-def dim(c: Closures, stmt: ir.Stmt) -> None:
-    c.fixed(stmt, c.dims[stmt.attr.axis] if stmt.attr.axis < len(c.dims) else 1)
 
 
 # --- stacks and printing
@@ -247,8 +239,8 @@ def _replayed(c: Closures, stmt: ir.Stmt, results: list[int]) -> Step | None:
 
 
 FLOW: dict[Row, Maker] = {
-    rows.CONST: const,
-    rows.DIM: dim,
+    rows.CONST: lambda c, stmt: c.fixed(stmt, stmt.attr),
+    rows.DIM: lambda c, stmt: c.fixed(stmt, c.dims[stmt.attr.axis] if stmt.attr.axis < len(c.dims) else 1),
     rows.IF: branch,
     rows.FOR: count,
     rows.WHILE: repeat,

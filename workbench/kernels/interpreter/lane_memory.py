@@ -72,12 +72,8 @@ class Undo:
     def begin(self, first: int, count: int) -> None:
         """Begin a block of `count` threads, from thread number `first`."""
         self.first, self.count = first, count
-        self.stored: list[tuple[np.ndarray, tuple, np.ndarray]] = []
+        self.stored: list[tuple[np.ndarray, tuple, np.ndarray]] = []  # the old contents of cells
         self.sums: dict[int, tuple[LaneArray, Row, list[tuple[np.ndarray, tuple, Any]]]] = {}
-
-    def keep(self, data: np.ndarray, index: tuple, old: np.ndarray) -> None:
-        """Log the old contents of these cells."""
-        self.stored.append((data, index, old))
 
     def back(self) -> None:
         """Roll the block back."""
@@ -193,7 +189,7 @@ def _changing(c: LaneBlock, stmt: ir.Stmt) -> tuple[LaneArray, Callable[[list], 
         count = len(s[LANES])
         index = _spread(address(s), count)
         old = memory.data[index]
-        c.undo.keep(memory.data, index, old)
+        c.undo.stored.append((memory.data, index, old))
         return count, index, old
 
     return memory, cells, c.at(stmt.args[used:])
