@@ -23,6 +23,7 @@ from ..row import Row, arity
 from ..types import Composite, Tile, TileOf, bool_, float16, float32, int32, matrix, scalar_of, vector
 from .base import READERS, Meaning, ReaderBase, reads
 from .declare import Func
+from .func_grad import call_custom
 from .lower_bounds import static_int
 from .overload_calls import overload
 from .scope import StructParts, describe, is_literal, leaves, rebuild
@@ -309,7 +310,10 @@ def call_of_values(reader: ReaderBase, callee: Meaning, args: list[Any], node: a
             bound = inspect.signature(f.fn).bind(*args)
         except TypeError as e:
             raise reader.error(f"`{f.key}`: {e}", "arguments", node) from None
-        made = reader.call_bound(f, dict(bound.arguments), node)
+        if reader.custom(f) and not any(frame.fn in (f.grad, f.replay) for frame in reader.frames):
+            made = call_custom(reader, f, dict(bound.arguments), node)
+        else:
+            made = reader.inlined(f.fn, dict(bound.arguments), node)
     elif (isinstance(callee, Row) and arity(callee) in (None, len(args))) or callee in ops.BUILTINS.values():
         assert callable(callee)
         made = callee(*args)
