@@ -25,7 +25,7 @@ from .fitting import fit, fit_faces
 from .language import wb
 from .search import between
 
-NOWHERE = 3e38  # the place of a box of nothing: further than any search goes
+EVERYWHERE = NOWHERE = 3.0e38  # how far searches go, and the place of a box of nothing
 
 
 class Tree:
