@@ -129,7 +129,7 @@ class LaneClosures(LaneBlock):
         known = set(self.slot_of.values())
         steps = self.region(region)
         used = {self.slot_of.get(id(v)) for v in ir.used(region) if not isinstance(v.type, Stack)}
-        return steps, [LANES, *sorted(used & known)]
+        return steps, [LANES, *sorted(known & used)]
 
 
 def _uniform(type: Type, value: LaneValue) -> Any:
