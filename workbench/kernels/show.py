@@ -347,7 +347,7 @@ def html_beside(rows: Sequence[SourceLine]) -> str:
         cells = "".join(f'<td style="{cell}{"" if k else wrap}">{text}</td>' for k, text in enumerate(texts))
         body.append(f'<tr style="background:none">{numbered}{cells}</tr>')
     return (
-        f'<div style="overflow-x:auto"><table style="border-collapse:collapse;margin:0;{_FONT}">'
+        f'<div style="overflow-x:auto" tabindex="0"><table style="border-collapse:collapse;margin:0;{_FONT}">'
         f"<thead><tr>{head}</tr></thead><tbody>{''.join(body)}</tbody></table></div>"
     )
 
