@@ -1,6 +1,9 @@
-"""axe-core on every page of the built docs, light and dark; what it finds is printed, and ends with 1.
+"""axe-core on every page of the built docs, light and dark.
 
-    python -m sphinx -q -W .docs build && python -m tests.docs_access build
+What it finds is printed, and the exit status is 1 then.
+
+    python -m sphinx -q -W .docs build
+    python -m tests.docs_access build
 """
 
 from __future__ import annotations
