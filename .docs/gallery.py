@@ -18,8 +18,8 @@ HERE = Path(__file__).resolve().parent
 NOTEBOOKS = HERE.parent / "notebooks"
 PAGES = HERE / "gallery"
 # A notebook is on the last shelf whose first number is not above its own.
-SHELVES = ((0, "Start"), (1, "Pitfalls"), (9, "Physics"), (25, "With others"))
-SAID = """The whole of it, once.
+SHELVES = ((0, "Start"), (2, "Pitfalls"), (10, "Physics"), (29, "With others"))
+SAID = """A first gradient in fifteen cells, and then the whole of it, once.
 
 The five traps one by one, then accumulation, loops and overwrites. Each asks for a prediction, makes the
 historical mistake on purpose, and shows the wrong flow and the exact one as one picture.
@@ -31,8 +31,9 @@ on several processes (``executor=``); exact gradients that lead nowhere, and the
 what a gradient finds, each with its film (``tape.film``): a beam and its adjoints; a cloth, thrown so that it lies in
 a square (``descend``); a heater in the next room, with the ellipse of its uncertainty and the best place for one more
 thermometer (``optim.linear.lu``, ``covariance``, ``jvp``); a lens by traced rays, down to Descartes' hyperboloid
-(``first_root``, ``jacobian``); an arm's inertia; a bridge; an arm that draws round a ball. Each is checked against
-closed forms, published numbers or differences.
+(``first_root``, ``jacobian``); an arm's inertia; a bridge; an arm that draws round a ball; a drone that looks ahead and
+goes through six gates in gusts; a soft walker that a network of PyTorch teaches to gallop; smoke that is blown into a
+sign (``custom_op``). Each is checked against closed forms, published numbers or differences.
 
 Training through a simulation by torch (``interop.torch.function``, ``torch.autograd.Function``); a program of NVIDIA
 Warp, whose wrong gradient is found in two lines (``interop.warp.watch``); MuJoCo Warp, unchanged (extra

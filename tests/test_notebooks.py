@@ -17,10 +17,10 @@ from nbformat import NotebookNode
 
 ROOT = Path(__file__).resolve().parents[1]
 NOTEBOOKS = sorted((ROOT / "notebooks").glob("*.ipynb"))
-TOUR = ROOT / "notebooks" / "00_tour.ipynb"
-WITH_A_LESSON = [path for path in NOTEBOOKS if path.stem >= "09"]
+START, TOUR = ROOT / "notebooks" / "00_tour_start.ipynb", ROOT / "notebooks" / "01_tour_all.ipynb"
+WITH_A_LESSON = [path for path in NOTEBOOKS if path.stem >= "10"]
 HAS_TORCH = importlib.util.find_spec("torch") is not None
-WITH_ENGINES = {"27_mujoco"}  # run where the extra is; what is stored of them is looked at everywhere
+WITH_ENGINES = {"31_mujoco"}  # run where the extra is; what is stored of them is looked at everywhere
 TO_RUN = [pytest.param(p, marks=pytest.mark.needs_engines if p.stem in WITH_ENGINES else ()) for p in NOTEBOOKS]
 each_notebook = pytest.mark.parametrize("path", NOTEBOOKS, ids=lambda path: path.stem)
 
@@ -55,8 +55,23 @@ def outputs(path: Path) -> list[NotebookNode]:
     return [output for cell in read(path).cells for output in cell.get("outputs", [])]
 
 
-def test_there_is_a_tour() -> None:
-    assert TOUR in NOTEBOOKS
+def test_there_is_a_tour_and_the_course_is_numbered_without_gaps_or_twins() -> None:
+    assert NOTEBOOKS[:2] == [START, TOUR]
+    assert [path.stem.partition("_")[0] for path in NOTEBOOKS] == [f"{k:02}" for k in range(len(NOTEBOOKS))]
+    for path in NOTEBOOKS[2:]:
+        assert read(path).cells[0].source.startswith(f"# {int(path.stem[:2])}. ")
+
+
+def test_the_readme_opens_the_first_half_which_has_a_gradient_in_fifteen_cells_and_looks_at_it_live() -> None:
+    assert f"jupyter lab notebooks/{START.name}\n" in (ROOT / "README.md").read_text("utf-8")
+    cells = read(START).cells
+    assert len(cells) <= 15
+    code = "\n".join(cell.source for cell in cells if cell.cell_type == "code")
+    assert code.index("tape.backward(loss)") < code.index("tape.film(") < code.index("short.explore()")
+    text = "".join(map(said, cells))
+    assert "gradients agree with differences" in text
+    before, after = map(float, re.findall(r"loss ([\d.e-]+) before, ([\d.e-]+) after", text)[0])
+    assert after < 1e-4 < before
 
 
 @pytest.mark.slow
@@ -124,7 +139,7 @@ def test_the_first_screen_shows_what_is_to_be_seen(path: Path) -> None:
 @each_notebook
 def test_a_stored_notebook_is_small_and_names_no_machine(path: Path) -> None:
     text = path.read_text("utf-8")
-    large = {TOUR.stem, "27_mujoco"}  # a live view of 59 launches; the picture of an engine's step with 225 allocations
+    large = {TOUR.stem, "31_mujoco"}  # a live view of 59 launches; the picture of an engine's step with 225 allocations
     assert len(text) < (700_000 if path.stem in large else 500_000)
     assert "ipykernel_" not in text and "site-packages" not in text
     assert re.findall(r"0x[0-9a-f]{8,}", json.dumps([said(cell) for cell in read(path).cells])) == []
@@ -135,5 +150,5 @@ def test_the_picture_of_the_readme_is_the_one_of_the_tour() -> None:
     pages = "".join(output.get("data", {}).get("text/html", "") for output in shown.outputs)
     images = re.findall(r"data:image/svg\+xml;base64,([A-Za-z0-9+/=]+)", pages)
     picture = TOUR.with_name("tape.svg")
-    assert base64.b64decode(images[0]) == picture.read_bytes(), "run .ci/notebooks notebooks/00_tour.ipynb"
+    assert base64.b64decode(images[0]) == picture.read_bytes(), "run .ci/notebooks notebooks/01_tour_all.ipynb"
     assert f"](notebooks/{picture.name})" in (ROOT / "README.md").read_text("utf-8")

@@ -191,7 +191,7 @@ FOLDED = "the answer, as a picture"  # of a question
 
 
 @pytest.mark.parametrize("kind", ["html", "slides"])
-@pytest.mark.parametrize(("stem", "least"), [("03_several_outputs", 1), ("18_film", 2)])
+@pytest.mark.parametrize(("stem", "least"), [("04_several_outputs", 1), ("19_film", 2)])
 def test_a_lesson_converted_as_jupyter_does_has_its_pictures_without_a_script(
     stem: str, least: int, kind: str, browser: Any, tmp_path: Path
 ) -> None:

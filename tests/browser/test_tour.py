@@ -15,7 +15,7 @@ if TYPE_CHECKING:
 pytestmark = pytest.mark.browser
 
 NOTEBOOKS = Path(__file__).resolve().parents[2] / "notebooks"
-TOUR = "00_tour.ipynb"
+START, TOUR = "00_tour_start.ipynb", "01_tour_all.ipynb"
 REFUSED = """\
 import workbench as wb
 
@@ -27,6 +27,24 @@ def lossy(x: wb.array(dtype=float), y: wb.array(dtype=float)):
 x = wb.zeros(3, dtype=float)
 wb.launch(lossy, dim=3, inputs=[x, x])
 """
+
+
+def test_the_first_half_of_the_tour_plays_its_film_and_steps_through_its_tape(
+    lab: JupyterLab, open_notebook: Callable[[str], NotebookPage], artefacts: Path
+) -> None:
+    shutil.copy(NOTEBOOKS / START, lab.files)
+    notebook = open_notebook(START)
+    notebook.run_all(timeout=300)
+    assert notebook.errors() == []
+    page = notebook.page
+    assert page.locator(".wb-film").count() >= 2
+    view = page.locator(".wb-view").filter(has_text="6 launches · ").last
+    view.locator(".wb-lanes").scroll_into_view_if_needed()
+    assert view.get_by_text("7 of 7 reversed", exact=True).is_visible()
+    view.get_by_role("button", name="undo").first.click()
+    view.get_by_text("6 of 7 reversed", exact=True).wait_for()
+    page.screenshot(path=str(artefacts / "tour-start.png"))
+    assert notebook.off_site == [] and notebook.ours() == []
 
 
 def test_the_tour_runs_from_top_to_bottom_and_everything_in_it_is_seen(

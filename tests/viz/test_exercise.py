@@ -173,7 +173,7 @@ def handed_in(path: Path, folder: Path, solved: bool) -> None:
 @pytest.mark.slow
 def test_the_exercises_of_the_course_can_be_solved_and_a_folder_of_them_has_marks(tmp_path: Path):
     names = [path for path in sorted(NOTEBOOKS.glob("*.ipynb")) if '"grade_id"' in path.read_text("utf-8")]
-    assert [path.stem for path in names] == ["04_components", "07_loops"]
+    assert [path.stem for path in names] == ["05_components", "08_loops"]
     for folder, solved in (("ada", True), ("ben", False)):
         (tmp_path / folder).mkdir()
         for path in names:
@@ -181,10 +181,10 @@ def test_the_exercises_of_the_course_can_be_solved_and_a_folder_of_them_has_mark
     command = [sys.executable, str(NOTEBOOKS / "marks.py"), str(tmp_path)]
     table = subprocess.run([*command, "--csv"], capture_output=True, text=True, check=True).stdout
     assert table.splitlines()[1:] == [
-        "ada/04_components.ipynb,components-turn,2.0,2.0",
-        "ada/07_loops.ipynb,loops-decay,2.0,2.0",
-        "ben/04_components.ipynb,components-turn,0.0,2.0",
-        "ben/07_loops.ipynb,loops-decay,0.0,2.0",
+        "ada/05_components.ipynb,components-turn,2.0,2.0",
+        "ada/08_loops.ipynb,loops-decay,2.0,2.0",
+        "ben/05_components.ipynb,components-turn,0.0,2.0",
+        "ben/08_loops.ipynb,loops-decay,0.0,2.0",
     ]
     assert subprocess.run(command, capture_output=True, text=True, check=True).stdout.endswith("4 of 8\n")
 

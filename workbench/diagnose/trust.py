@@ -57,10 +57,10 @@ FADES = 1e-4  # what a launch passes on at least of a direction that it sees
 RESIDUALS = 64  # parameters up to which directions that the loss does not see are looked for
 
 REMEDIES = {
-    "jump": "an event located inside its step (time of impact), or a smoothed loss (notebook 17, parts 1 and 2)",
+    "jump": "an event located inside its step (time of impact), or a smoothed loss (notebook 18, parts 1 and 2)",
     "kink": "smaller steps on that side of it, or a smooth function in its place",
-    "chaos": "a shorter horizon, several shooting intervals, or a loss averaged over many starts (notebook 17, part 3)",
-    "flat": "a start outside of the flat part, other units, or a loss that does not saturate (notebook 17, part 4)",
+    "chaos": "a shorter horizon, several shooting intervals, or a loss averaged over many starts (notebook 18, part 3)",
+    "flat": "a start outside of the flat part, other units, or a loss that does not saturate (notebook 18, part 4)",
     "noise": "float64, or a loss without large terms that cancel",
     "ill-posed": "fewer parameters, more data, or a penalty on that combination",
 }

@@ -329,7 +329,7 @@ def test_a_gradient_never_cleared_between_steps_of_an_optimizer_is_wrong(k: Any)
         x = np.array([1.0, 2.0, 3.0])
         np.testing.assert_allclose(row.exact, 2 * (x - 0.1 * 2 * x), rtol=1e-6)
         assert row.launch == "#3 square" or row.launch.endswith(" square")
-        assert "zero" in row.remedy and "03_several_outputs" in row.remedy
+        assert "zero" in row.remedy and "04_several_outputs" in row.remedy
 
 
 @pytest.mark.parametrize("scaled", [False, True])

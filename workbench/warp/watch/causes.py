@@ -45,16 +45,16 @@ from .walks import Changed, GradientWalks, changed, meets, with_numbers
 HOST = ("host", "assign", "fill_", "zero_")
 WITHIN = 8  # times the effect of rounding each operation of one adjoint otherwise
 NOTEBOOKS = {
-    "host write": "01_torch_tensors",
-    "missing requires_grad in a struct": "02_structs",
-    "missing requires_grad": "02_structs",
-    "leaked seed": "03_several_outputs",
-    "component write": "04_components",
-    "alias": "05_aliases",
-    "race": "06_accumulation",
-    "dynamic loop in the kernel": "07_loops",
-    "local re-assignment in the kernel": "07_loops",
-    "overwritten memory": "08_overwrites",
+    "host write": "02_torch_tensors",
+    "missing requires_grad in a struct": "03_structs",
+    "missing requires_grad": "03_structs",
+    "leaked seed": "04_several_outputs",
+    "component write": "05_components",
+    "alias": "06_aliases",
+    "race": "07_accumulation",
+    "dynamic loop in the kernel": "08_loops",
+    "local re-assignment in the kernel": "08_loops",
+    "overwritten memory": "09_overwrites",
 }
 Found = tuple[str, str, WarpStep | None, str]  # the cause, what happened, where (None: where it was seen), the remedy
 
