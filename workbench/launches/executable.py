@@ -30,6 +30,7 @@ from ..kernels.emit.signature import (
     Signature,
     Variant,
     access_table,
+    accesses,
     claims,
     conventions,
     divisors,
@@ -40,6 +41,7 @@ from ..kernels.emit.tiles import has_tiles
 from ..kernels.ir import Function, Stmt, root, used, walk
 from ..kernels.ops import memory as rows
 from ..kernels.passes import simplify
+from ..kernels.passes.index_tests import index_tests
 from ..kernels.program import Program
 from ..kernels.recursion import recursive
 from . import thresholds
@@ -343,6 +345,7 @@ def executable_for(program: Program, function: Function, form: LaunchForm, order
         checked=to_check(function, launch_ranges.inside(function, form)) if tested else frozenset(),
         atomic=contested if form.backend == "cuda" else frozenset(),
         index32=form.index32,
+        many=work >= thresholds.MANY_FROM,
     )
     pieces = thread_pool.PIECES if work >= thresholds.LONG_FROM else int(work >= thresholds.WAKE_FROM)
     workers = config.threads if wide else 1
@@ -350,6 +353,8 @@ def executable_for(program: Program, function: Function, form: LaunchForm, order
     made = Executable(
         program, function, form, variant, workers, contested, cut, chunks_per_worker=pieces, slices=slices
     )
+    if variant.many and variant.checked and variant.restrict and form.index32:
+        return _tested_before(made)
     return made if ordered else _without_tests(made)
 
 
@@ -372,6 +377,18 @@ def _without_tests(made: Executable) -> Executable:
     ends = tuple(e for pair in found.box for e in pair)
     function, workers, chunks = made.function, made.workers, made.chunks_per_worker
     return Executable(program, function, form, variant, workers, box=ends, chunks_per_worker=chunks, slices=made.slices)
+
+
+def _tested_before(made: Executable) -> Executable:
+    """`made` with a function that tests the indices of many threads at once before they run, where there is one."""
+    program = made.program
+    function = program.once(simplify.unrolled, made.function)
+    stmts = accesses(walk(function.body))
+    tested = [stmts[k] for k in to_check(function, launch_ranges.inside(function, made.form))]
+    tests = program.once(index_tests, function, frozenset(tested))
+    if tests is not None:
+        made.variant = replace(made.variant, tests=tests)
+    return made
 
 
 def root_name(stmt: Stmt) -> str:
