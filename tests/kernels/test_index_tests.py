@@ -1,4 +1,4 @@
-"""Indices that depend on data, tested for many threads before they run: the same bits, the same errors, nothing outside."""
+"""Indices that depend on data, tested for many threads before they run: the same bits and errors, nothing outside."""
 
 from __future__ import annotations
 
