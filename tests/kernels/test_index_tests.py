@@ -148,6 +148,41 @@ def test_what_can_be_tested_before(kernel, tested, monkeypatch):
             wb.launch(kernel, 50, inputs=[x, a, y])
 
 
+@wb.kernel
+def written_out(x: wb.array[wb.vec3], y: wb.array[float]):
+    k = wb.tid()
+    for j in range(3):
+        y[k] += x[k][(j + 1) % 3] * float(j)
+
+
+@wb.kernel
+def moved(x: wb.array[float], a: wb.array[int], y: wb.array[float], n: int):
+    k = wb.tid()
+    for j in range(2):
+        y[k] += x[a[k]] * x[n + (j + 1) % 2]
+
+
+def test_what_is_inside_once_loops_are_written_out():
+    values = np.random.default_rng(1).uniform(-1, 1, (N, 3)).astype(np.float32)
+    found = []
+    for backend in ("numpy", "c"):
+        wb.config.backend = backend
+        y = wb.zeros(N)
+        wb.launch(written_out, N, inputs=[wb.array(values, dtype=wb.vec3), y])
+        found.append(y.numpy().tobytes())
+    assert found[0] == found[1]
+
+
+def test_a_number_that_moves_an_index_outside_is_told_at_every_launch():
+    wb.config.backend = "c"
+    x, a, y = wb.array(np.ones(N, np.float32)), wb.zeros(N, dtype=int), wb.zeros(N)
+    for n in (0, 5, N - 2):
+        wb.launch(moved, N, inputs=[x, a, y, n])
+    for n in (N - 1, N, 7 * N):
+        with pytest.raises(BoundsError):
+            wb.launch(moved, N, inputs=[x, a, y, n])
+
+
 def test_memory_of_others_is_not_written():
     wb.config.backend = "c"
     whole = wb.full(3 * N, 7.0, dtype=wb.vec2)

@@ -19,6 +19,7 @@ from ..device import catch_up, get_device, let_follow, on_host, reports, xp
 from ..display import BAR_AFTER_S, ProgressBar
 from ..errors import GradientError, WorkbenchError, outside
 from ..kernels.analysis import launch_ranges, work as cost
+from ..kernels.analysis.accesses import relevant_scalars
 from ..kernels.analysis.launch_form import LaunchForm
 from ..kernels.analysis.thread_conflicts import private
 from ..kernels.compile import c_library, thread_pool
@@ -353,7 +354,7 @@ def executable_for(program: Program, function: Function, form: LaunchForm, order
     made = Executable(
         program, function, form, variant, workers, contested, cut, chunks_per_worker=pieces, slices=slices
     )
-    if variant.many and variant.checked and variant.restrict and form.index32:
+    if variant.many and variant.checked and variant.restrict and form.index32 and not program.moving_positions:
         return _tested_before(made)
     return made if ordered else _without_tests(made)
 
@@ -380,13 +381,19 @@ def _without_tests(made: Executable) -> Executable:
 
 
 def _tested_before(made: Executable) -> Executable:
-    """`made` with a function that tests the indices of many threads at once before they run, where there is one."""
+    """`made` with a function that tests the indices of many threads at once before they run, where there is one.
+
+    What is proven inside with loops written out is not tested: by numbers that plans differ in, and no others.
+    """
     program = made.program
     function = program.once(simplify.unrolled, made.function)
+    if not {program.leaves[k].name for k in program.index_positions}.issuperset(relevant_scalars(function)):
+        return made
     stmts = accesses(walk(function.body))
     tested = [stmts[k] for k in to_check(function, launch_ranges.inside(function, made.form))]
-    tests = program.once(index_tests, function, frozenset(tested))
-    if tests is not None:
+    if not tested:
+        made.variant = replace(made.variant, checked=frozenset())
+    elif (tests := program.once(index_tests, function, frozenset(tested))) is not None:
         made.variant = replace(made.variant, tests=tests)
     return made
 

@@ -11,11 +11,11 @@ from __future__ import annotations
 from collections.abc import Collection
 from functools import reduce
 
-from ..ir import Builder, Function, Region, Stmt, Value, root, walk
+from ..ir import Builder, Function, Region, Stmt, Value, root, type_as, walk
 from ..ops import control as c, memory as mem
 from ..ops.row import ROWS, calls_library
 from ..row import Effect
-from ..types import int32
+from ..types import Array, int32
 from .named import named_pass
 from .prune import prune
 from .simplify import rewrite
@@ -38,7 +38,7 @@ def index_tests(function: Function, tested: Collection[Stmt]) -> Function | None
     extents: dict[Value, dict[tuple[Value, int], None]] = {}  # of each index: the arrays and axes that it is used for
     for s in function.body.body:
         if s in left:
-            indices = s.args[1 : 1 + s.args[0].type.ndim] if s.row in _TESTED else ()
+            indices = s.args[1 : 1 + type_as(s.args[0], Array).ndim] if s.row in _TESTED else ()
             if not indices or not known.issuperset(s.args[:1] + indices) or any(i.type != int32 for i in indices):
                 return None
             left.remove(s)
