@@ -1,6 +1,8 @@
-"""What testing indices costs: each kernel with `check_bounds` True beside "affine", in turns, on one thread.
+"""What testing indices costs: `check_bounds` True beside "affine", in turns on one thread, in time of the processor.
 
-python -m tests.benchmarks.bounds --rounds 60
+    python -m tests.benchmarks.bounds --rounds 60
+
+Single kernels, then the workloads as captured graphs.
 """
 
 from __future__ import annotations
@@ -11,6 +13,9 @@ import time
 import numpy as np
 
 import workbench as wb
+
+from . import mpm, nbody, springs as springs_workload, wave
+from .workload import Workload
 
 N = 200_000
 
@@ -55,9 +60,9 @@ def best(kernel: wb.Kernel, args: list, rounds: int) -> dict[bool | str, float]:
         wb.launch(kernel, N, args, check_bounds=checked)
     for _ in range(rounds):
         for checked in found:
-            begin = time.perf_counter()
+            begin = time.process_time()
             wb.launch(kernel, N, args, check_bounds=checked)
-            found[checked] = min(found[checked], 1e6 * (time.perf_counter() - begin))
+            found[checked] = min(found[checked], 1e6 * (time.process_time() - begin))
     return found
 
 
@@ -75,6 +80,33 @@ def main() -> None:
         took = best(kernel, args, rounds)
         tested, free = took[True], took["affine"]
         print(f"| {kernel.__name__} | {tested:.0f} us | {free:.0f} us | {tested / free:.2f} |")
+    print("\n| captured | tested, both (forward) | not | ratio |\n|---|---|---|---|")
+    for module in (wave, springs_workload, mpm, nbody):
+        for size in module.WORKLOAD.sizes:
+            print(row(module.WORKLOAD, size, max(3, rounds // 6)), flush=True)
+
+
+def row(workload: Workload, size: str, rounds: int) -> str:
+    """The line of one workload: milliseconds, the least of `rounds`, and their ratios."""
+    shape = workload.size(size)
+    data = workload.data(shape, np.float32)
+    systems = {}
+    for checked in (True, "affine"):
+        wb.config.check_bounds = checked
+        systems[checked] = workload.systems["workbench graph"](shape, data)
+    took = {}
+    for call in ("both", "forward"):
+        for checked in (True, "affine") * rounds:
+            wb.config.check_bounds = checked  # a replay asks for what it was captured with
+            begin = time.process_time()
+            for _ in range(3):
+                getattr(systems[checked], call)()
+            spent = 1e3 * (time.process_time() - begin) / 3
+            took[call, checked] = min(took.get((call, checked), np.inf), spent)
+    wb.config.check_bounds = True
+    cells = [f"{took['both', c]:.2f} ({took['forward', c]:.2f})" for c in (True, "affine")]
+    ratios = [took[call, True] / took[call, "affine"] for call in ("both", "forward")]
+    return f"| {workload.name} {size} | {cells[0]} | {cells[1]} | {ratios[0]:.2f} ({ratios[1]:.2f}) |"
 
 
 if __name__ == "__main__":

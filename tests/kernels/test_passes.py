@@ -16,6 +16,7 @@ from workbench.kernels.passes import (
     batch,
     decisions,
     gradients,
+    index_tests,
     ledger_adjoint,
     named,
     other_slope,
@@ -46,6 +47,12 @@ def diffuse(x: wb.array[float], y: wb.array[float]):
 
 
 @wb.kernel
+def diffuse_by(x: wb.array[float], a: wb.array[int], y: wb.array[float]):
+    i = wb.tid()
+    y[i] = x[a[i]]
+
+
+@wb.kernel
 def largest(x: wb.array[float], y: wb.array[float]):
     i = wb.tid()
     for k in range(3):
@@ -72,6 +79,10 @@ def first_branch(function: Function) -> list:
     return [s for s in walk(function.body) if s.row.name == "if"][:1]
 
 
+def loads_by_index(function: Function) -> list:
+    return [s for s in walk(function.body) if s.row.name == "load" and s.args[0].name == "x"]
+
+
 RUN: dict[str, Callable[[], object]] = {
     "gradients": lambda: gradients.expanded(of(diffuse)),
     "simplify": lambda: simplify.primal(of(diffuse)),
@@ -91,6 +102,7 @@ RUN: dict[str, Callable[[], object]] = {
     "assume branches": lambda: simplify.assume(of(diffuse), first_branch(of(diffuse))),
     "merge parameters": lambda: simplify.merged(of(diffuse), (("x", "y"),)),
     "unroll": lambda: simplify.unrolled(of(largest)),
+    "test indices": lambda: index_tests.index_tests(of(diffuse_by), frozenset(loads_by_index(of(diffuse_by)))),
     "other slope": lambda: other_slope.other_slope(adjoint.adjoint(of(smallest), BOTH).function),
     "batch": lambda: batch.batched(of(diffuse), frozenset({"x", "y"})),
 }

@@ -404,3 +404,22 @@ def test_a_remainder_as_in_c_may_be_as_large_as_its_divisor_says(backend, monkey
     assert y.list() == [2.0, 3.0, 4.0, 5.0, 6.0, 0.0, 1.0, 2.0]
     with pytest.raises(wb.LaunchError, match=r"(?s)thread 3.*\[bounds\]"):
         wb.launch(looked_up, 8, [x], [y])
+
+
+@wb.kernel
+def next_but_turned(y: wb.array[float], n: int):
+    wb.tid()
+    for j in range(2):
+        y[n + (j + 1) % 2] = 9.0
+
+
+@pytest.mark.parametrize("backend", BACKENDS)
+@pytest.mark.host_memory
+def test_a_number_in_an_index_that_is_no_line_is_looked_at_in_every_launch(backend, monkeypatch):
+    monkeypatch.setattr(wb.config, "backend", backend)
+    whole = wb.zeros(100)
+    wb.launch(next_but_turned, 1, inputs=[whole[:50], 0])
+    for n in (49, 60, -52):
+        with pytest.raises(wb.BoundsError):
+            wb.launch(next_but_turned, 1, inputs=[whole[:50], n])
+    assert not whole.numpy()[50:].any()

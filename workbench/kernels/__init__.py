@@ -21,6 +21,7 @@ from .passes import (
     batch,
     decisions,
     gradients,
+    index_tests,
     ledger_adjoint,
     other_slope,
     race_finder,
@@ -66,6 +67,7 @@ PASSES = (
     Pass(simplify.assume, "For a box of threads that takes the first branch of some conditions: without asking them."),
     Pass(simplify.merged, "Parameters that are one array at a launch become one."),
     Pass(simplify.unrolled, "Short loops of known turns, written out."),
+    Pass(index_tests.index_tests, "Whether an index leaves its array, told of many threads before they run untested."),
     Pass(other_slope.other_slope, "An adjoint that takes the other slope at ties of `min`, `max`, `abs` and `clamp`."),
     Pass(batch.batched, "The kernel over one more axis of its grid, along which chosen arrays have a row per index."),
 )

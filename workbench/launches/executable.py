@@ -19,6 +19,7 @@ from ..device import catch_up, get_device, let_follow, on_host, reports, xp
 from ..display import BAR_AFTER_S, ProgressBar
 from ..errors import GradientError, WorkbenchError, outside
 from ..kernels.analysis import launch_ranges, work as cost
+from ..kernels.analysis.accesses import relevant_scalars
 from ..kernels.analysis.launch_form import LaunchForm
 from ..kernels.analysis.thread_conflicts import private
 from ..kernels.compile import c_library, thread_pool
@@ -30,6 +31,7 @@ from ..kernels.emit.signature import (
     Signature,
     Variant,
     access_table,
+    accesses,
     claims,
     conventions,
     divisors,
@@ -40,6 +42,7 @@ from ..kernels.emit.tiles import has_tiles
 from ..kernels.ir import Function, Stmt, root, used, walk
 from ..kernels.ops import memory as rows
 from ..kernels.passes import simplify
+from ..kernels.passes.index_tests import index_tests
 from ..kernels.program import Program
 from ..kernels.recursion import recursive
 from . import thresholds
@@ -343,6 +346,7 @@ def executable_for(program: Program, function: Function, form: LaunchForm, order
         checked=to_check(function, launch_ranges.inside(function, form)) if tested else frozenset(),
         atomic=contested if form.backend == "cuda" else frozenset(),
         index32=form.index32,
+        many=work >= thresholds.MANY_FROM,
     )
     pieces = thread_pool.PIECES if work >= thresholds.LONG_FROM else int(work >= thresholds.WAKE_FROM)
     workers = config.threads if wide else 1
@@ -350,6 +354,8 @@ def executable_for(program: Program, function: Function, form: LaunchForm, order
     made = Executable(
         program, function, form, variant, workers, contested, cut, chunks_per_worker=pieces, slices=slices
     )
+    if variant.many and variant.checked and variant.restrict and form.index32 and not program.moving_positions:
+        return _tested_before(made)
     return made if ordered else _without_tests(made)
 
 
@@ -372,6 +378,24 @@ def _without_tests(made: Executable) -> Executable:
     ends = tuple(e for pair in found.box for e in pair)
     function, workers, chunks = made.function, made.workers, made.chunks_per_worker
     return Executable(program, function, form, variant, workers, box=ends, chunks_per_worker=chunks, slices=made.slices)
+
+
+def _tested_before(made: Executable) -> Executable:
+    """`made` with a function that tests the indices of many threads at once before they run, where there is one.
+
+    What is proven inside with loops written out is not tested: by numbers that plans differ in, and no others.
+    """
+    program = made.program
+    function = program.once(simplify.unrolled, made.function)
+    if not {program.leaves[k].name for k in program.index_positions}.issuperset(relevant_scalars(function)):
+        return made
+    stmts = accesses(walk(function.body))
+    tested = [stmts[k] for k in to_check(function, launch_ranges.inside(function, made.form))]
+    if not tested:
+        made.variant = replace(made.variant, checked=frozenset())
+    elif (tests := program.once(index_tests, function, frozenset(tested))) is not None:
+        made.variant = replace(made.variant, tests=tests)
+    return made
 
 
 def root_name(stmt: Stmt) -> str:

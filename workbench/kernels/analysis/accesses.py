@@ -23,6 +23,7 @@ from .affine import (
     Symbol,
     computed,
     form_of,
+    forms_in,
     has_rule,
     limits_of,
     product,
@@ -398,8 +399,9 @@ def accesses_by_array(function: ir.Function) -> dict[str, Grouped]:
 def relevant_scalars(function: ir.Function) -> tuple[str, ...]:
     """The integer parameters that an index or a guard depends on, in order of the parameters: a launch's cache key."""
     used = set()
-    for a in accesses_of(function):
-        for form in (*a.indices, *a.wraps, *[g.form for g in a.guards]):
+    for a in (*accesses_of(function), *components_of(function)):
+        places = [form for place in a.places for form in forms_in(place)]  # of what is proven to stay inside
+        for form in (*a.indices, *a.wraps, *places, *[g.form for g in a.guards]):
             if form is not None:
                 used.update(symbol[1] for symbol in symbols_in(form) if symbol[0] == "param")
     return tuple(p.name for p in function.params if p.name in used)

@@ -4,7 +4,8 @@ The one idea is strip-mining and interchange (Allen and Kennedy, Optimizing Comp
 each thread does its own statements in their own order, but the loop over the threads of a block is the innermost one.
 A loop with the same bounds for all of them turns around it; what they add to one cell for all is summed for the block
 and added after it. Every other value is what it would be, to the last bit. A function takes this form when it has such
-a loop, and nothing in it could tell the difference, or keep a compiler from using it.
+a loop, and nothing in it could tell the difference, or keep a compiler from using it. In large launches a function
+without loops takes it too where it adds to cells of other threads: after the block, in the order of the threads.
 """
 
 from __future__ import annotations
@@ -28,6 +29,7 @@ _ADDS = (rows.ACCUMULATE, rows.ATOMIC_ADD)
 _NO = (control.WHILE, control.CALL, control.EACH, rows.LOG_STORE)  # nor what has to do with stacks, logs and printing
 BLOCK_BYTES = 1024  # of the widest float of a block: what is done once for it costs little beside it
 KEPT_BYTES = 1 << 16  # of all threads of a block: more falls out of the nearest cache, and takes compilers very long
+WORTH = 8  # float operations without which additions are not worth arrays of what is added
 
 
 @dataclass(eq=False)
@@ -50,17 +52,20 @@ class ThreadStretches:
     """The division of a thread's statements into straight stretches, and loops of those.
 
     `uniform`: values that are the same for all threads; `own`: the indices of the thread, `last` the innermost of them;
-    `width`: threads of a block."""
+    `width`: threads of a block; `scattered`: there are no loops, and the second part adds to
+    cells of other threads."""
 
     parts: list[Part]
     uniform: set[Value]
     own: set[Value]
     last: set[Value]
     width: int
+    scattered: bool = False
 
     def summed(self, s: Stmt) -> bool:
         """True if all threads add to one cell here: what they add is summed, and added after the block."""
-        return s.row in _ADDS and not self.of_the_thread(s) and all(v in self.uniform for v in s.args[1:-1])
+        alike = not self.scattered and all(v in self.uniform for v in s.args[1:-1])
+        return alike and s.row in _ADDS and not self.of_the_thread(s)
 
     def of_the_thread(self, s: Stmt) -> bool:
         """True for an addition to a cell at the indices of the thread."""
@@ -86,17 +91,24 @@ def lanes(function: Function, variant: Variant) -> tuple[Function, ThreadStretch
     facts = _Facts(written_out)
     if facts.added & (facts.loaded | facts.stored):  # adds come behind what follows them
         return function, None
-    form = _blocks(written_out, facts)
+    form = _blocks(written_out, facts, variant.many)
     alike = form is not None or all(facts.clean(s) for s in written_out.body.body)
     return (written_out if alike else function), form
 
 
-def _blocks(function: Function, facts: _Facts) -> ThreadStretches | None:
+def _blocks(function: Function, facts: _Facts, many: bool) -> ThreadStretches | None:
     stmts = list(walk(function.body))
     form = ThreadStretches(facts.parts(function.body), facts.uniform, facts.own, facts.last, 0)
-    if not any(isinstance(part, UniformLoop) for part in form.parts):
-        return None
-    if not all(form.summed(s) or form.of_the_thread(s) for s in _straight(form.parts) if s.row in _ADDS):
+    form.scattered = not any(isinstance(part, UniformLoop) for part in form.parts)
+    adds = [s for s in _straight(form.parts) if s.row in _ADDS]
+    spread = {root(s.args[0]) for s in adds if not (form.summed(s) or form.of_the_thread(s))}
+    if form.scattered:
+        working = sum(s.row.effect is Effect.PURE and any(_floats(v.type) for v in s.outs) for s in stmts)
+        if not many or not spread or working < WORTH or not all(facts.clean(s) for s in function.body.body):
+            return None
+        behind = [s for s in adds if root(s.args[0]) in spread]
+        form.parts = [[s for s in function.body.body if s not in behind], behind]
+    elif spread:
         return None
     sizes = [numeric(v).scalar.itemsize for s in stmts for v in s.outs if _floats(v.type)]
     form.width = BLOCK_BYTES // max(sizes, default=4)
@@ -258,7 +270,7 @@ class _Writer:
         if not rest and not carried:
             return
         free = summed if self.form.apart(s for s in rest if s not in adds) else []
-        with self.lanes(used(Region(body=rest)) | {value for _, value in carried}, free):
+        with self.lanes(used(Region(body=rest)) - {*made} | {value for _, value in carried}, free):
             for s in rest:
                 if s not in adds:
                     body.statement(s)
@@ -340,21 +352,27 @@ class _Writer:
         body.asks = asks
 
     def array(self, type: Type, wish: str) -> list[str]:
-        names = [self.body.names.new(wish) for _ in range(numeric(type).size)]
-        for name in names:
-            self.body.put(f"{numeric(type).scalar.c} {name}[{self.form.width}];")
-        return names
+        """Declare arrays of a value of each thread; returns the place of each component, `%s` for the lane.
 
-    def keep(self, names: list[str], value: Value) -> None:
-        for k, name in enumerate(names):
-            self.body.put(f"{name}[{self.lane}] = {_part(self.body.text(value), value.type, k)};")
+        Two or four components that are read back thread by thread lie together.
+        """
+        count = numeric(type).size
+        whole = self.form.scattered and count in (2, 4)
+        names = [self.body.names.new(wish) for _ in range(1 if whole else count)]
+        for name in names:
+            self.body.put(f"{type_name(type) if whole else numeric(type).scalar.c} {name}[{self.form.width}];")
+        return [f"{names[0]}[%s].c[{k}]" for k in range(count)] if whole else [f"{name}[%s]" for name in names]
+
+    def keep(self, places: list[str], value: Value) -> None:
+        for k, place in enumerate(places):
+            self.body.put(f"{place % self.lane} = {_part(self.body.text(value), value.type, k)};")
 
     def pass_on(self, carried: list[tuple[Value, Value]]) -> None:
         for param, value in carried:
             self.keep(self.kept[param], value)
 
-    def read(self, v: Value, names: list[str]) -> None:
-        parts = [f"{name}[{self.lane}]" for name in names]
+    def read(self, v: Value, places: list[str]) -> None:
+        parts = [place % self.lane for place in places]
         text = "{{" + ", ".join(parts) + "}}" if isinstance(v.type, Composite) else parts[0]
         name = self.body.names.new(v.name or "t")
         self.body.texts[v] = name

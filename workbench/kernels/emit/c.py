@@ -8,6 +8,7 @@ honours `restrict` on parameters only. No header is included: reading one costs 
 from __future__ import annotations
 
 import re
+from dataclasses import replace
 
 from ...errors import Where
 from ..ir import Function
@@ -18,7 +19,7 @@ from ..types import Scalar
 from . import blocks
 from .body import Body
 from .c_names import MATH1, MATH2, composites, typedef
-from .signature import NOTED, PLAIN, Signature, Variant
+from .signature import NOTED, PLAIN, STATUS_WORDS, Signature, Variant
 from .tiles import helpers as tile_helpers
 
 
@@ -31,8 +32,8 @@ def _prototypes() -> str:
     return "\n".join(lines)
 
 
-TYPES, CHECKS, FIRST, TURNS, STACK, ASK, UPDATE, BOXED_ENTRY, AROUND = c_texts(
-    __file__, "processor.c", "TYPES CHECKS FIRST TURNS STACK ASK UPDATE BOXED_ENTRY AROUND"
+TYPES, CHECKS, FIRST, TURNS, STACK, ASK, UPDATE, BOXED_ENTRY, AROUND, TESTED_ENTRY = c_texts(
+    __file__, "processor.c", "TYPES CHECKS FIRST TURNS STACK ASK UPDATE BOXED_ENTRY AROUND TESTED_ENTRY"
 )
 
 HEADER = TYPES + _prototypes() + "\n" + FIRST + TURNS
@@ -70,6 +71,8 @@ def update(name: str, row: Row, scalar: Scalar, shared: bool, where: Where | Non
 
 def text(function: Function, variant: Variant = PLAIN) -> str:
     """The whole C text; its entry is `void NAME(const void *args, int64_t begin, int64_t end)`."""
+    if variant.tests is not None:
+        return _tested(function, variant, variant.tests)
     function, form = blocks.lanes(function, variant)
     signature = Signature(function, boxed=variant.inner is not None)
     whole = _cells(function, variant, signature, form)
@@ -81,6 +84,20 @@ def text(function: Function, variant: Variant = PLAIN) -> str:
         return "\n".join([*_top([inner], signature), *loops, *_boxed_entry(inner, "")])
     parts = [*_loops(whole, "cells"), *loops]
     return "\n".join([*_top([whole, inner], signature), *parts, *_boxed_entry(whole, AROUND)])
+
+
+def _tested(function: Function, variant: Variant, tests: Function) -> str:
+    """The text of threads whose indices are tested beforehand, a block of them at a time."""
+    signature, free = Signature(function), replace(variant, checked=frozenset(), tests=None)
+    plain, form = blocks.lanes(function, free)
+    forms = {"cells": (function, variant, None), "free": (plain, free, form), "tests": (tests, free, None)}
+    bodies = {name: _cells(f, v, Signature(f), blocked) for name, (f, v, blocked) in forms.items()}
+    inner = " * ".join(["1", *(f"args->dim[{k}]" for k in range(1, function.rank))])
+    words = {"NAME": signature.name, "INNER": inner, "WORDS": str(STATUS_WORDS), "NOTED": str(NOTED)}
+    words |= {f"POINTERS_{name}": _pointers(body) for name, body in bodies.items()}
+    loops = [line for name, body in bodies.items() for line in _loops(body, name)]
+    entry = re.sub("|".join(sorted(words, reverse=True)), lambda m: words[m[0]], TESTED_ENTRY)
+    return "\n".join([*_top([*bodies.values()], signature), *loops, entry])
 
 
 def _cells(

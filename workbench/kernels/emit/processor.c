@@ -133,3 +133,23 @@ AROUND}
         part[2 * k] = in[2 * k];
         part[2 * k + 1] = in[2 * k + 1];
     }
+
+// The entry of a launch whose indices are tested for a block of threads at once: NAME, INNER, WORDS, NOTED, POINTERS_.. are put in.
+//// TESTED_ENTRY
+void NAME(const void *block, int64_t begin, int64_t end) {
+    const NAME_args *args = block;
+    NAME_args given = *args;
+    int64_t noted[WORDS] = {0}, inner = INNER, size = (inner + 1023) / inner;
+    given.status = noted;
+    for (int64_t b = begin, e; b < end; b = e) {
+        e = b + size < end ? b + size : end;
+        NAME_tests(&given, b, ePOINTERS_tests);
+        if (!noted[NOTED]) {
+            NAME_free(args, b, ePOINTERS_free);
+            continue;
+        }
+        NAME_cells(args, b, ePOINTERS_cells);
+        if (args->status[0]) return;
+        noted[NOTED] = 0;
+    }
+}

@@ -36,6 +36,9 @@ class Variant:
     2**31 elements; heeded on GPUs alone, as wrapping 32-bit indices keep a C compiler from vectorising.
     inner: the function without its tests, for a box of threads that every launch gives. alone: threads
     outside the box do nothing.
+    many: threads enough for code that takes compilers long, as it does much at once.
+    tests: a function that notes where an index of `checked` may leave its array: threads that it notes nothing of are
+    run without testing any.
     aligned: contiguous arrays of 8 or 16 bytes an element (or a multiple) begin at such a multiple; heeded on GPUs.
     """
 
@@ -46,6 +49,8 @@ class Variant:
     index32: bool = False
     inner: Function | None = None
     alone: bool = False
+    many: bool = False
+    tests: Function | None = None
     aligned: bool = False
 
 
