@@ -60,6 +60,9 @@ def _publish_one(
             " x.grad.zero_() or tape.zero() before backward() starts anew; assigning x.grad = b copied b.",
             stacklevel=4,
         )
+    for border in grad.borders:
+        if (b := border()) is not None:
+            b.about_to_publish(written)
     blank = grad.blank == grad.version and not grad.exposed
     notes = capture_log.active_capture()
     if written is None and notes is None:
