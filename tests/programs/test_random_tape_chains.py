@@ -24,5 +24,5 @@ def test_a_backward_that_writes_no_gradient_inside_two_tapes():
 
 
 @pytest.mark.host_memory
-def test_what_a_second_backward_replaced_before_it_was_handed_on():
-    assert outcome(269) == "refused: replaced"
+def test_a_second_backward_that_would_replace_what_was_not_handed_on():
+    assert outcome(269) == "refused: not-handed-on"

@@ -302,7 +302,7 @@ class GradientMemory(Allocation):
     publisher      when a tape last published it, and which (a weak reference).
     gradient_view  the copy that `numpy()` returned; `previous_view`: the one before.
     read_at        clock of the last read; `stood_at`: the primal's version when last published.
-    borders        weak references to those (`tapes.cross_tape`) that this gradient waits to be handed on at.
+    borders        weak references to those (`tapes.cross_tape`) for which it waits to be handed on.
     """
 
     is_gradient = True

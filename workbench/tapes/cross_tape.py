@@ -20,7 +20,7 @@ from ..arrays.allocation import Allocation, caller_where
 from ..arrays.interval_index import SpanIndex, SpanSet
 from ..arrays.read_values import checksum
 from ..arrays.span import Span
-from ..arrays.workspace import Shadow, Workspace
+from ..arrays.workspace import Workspace
 from ..device import on_host
 from ..errors import GradientError, Where
 from ..kernels import ir
@@ -78,8 +78,7 @@ class ForeignLeaf:
     said      True if it was warned about.
     known     False if there is no adjoint, as no gradient was asked for.
     marked    True if it has a `.grad` to seed `run` with.
-    walked    where it was found. `held`: what of `open` was in `.grad` before the last walk that published there.
-    replaced  where a walk replaced what was held, before `run` was seeded with it.
+    walked    where the walk was.
     """
 
     def __init__(self, a: Allocation, run: RecordingId, known: bool, marked: bool):
@@ -88,28 +87,18 @@ class ForeignLeaf:
         self.spans: SpanIndex[Span] = SpanIndex()
         self.said, self.name = False, ""
         self.where: Where | None = None  # it was read first
-        self.walked, self.replaced = caller_where(), None
-        self.held: dict[Span, np.ndarray] = {}
+        self.walked = caller_where()
 
     def add(self, span: Span, adjoint: np.ndarray | None) -> None:
         self.spans.put(span, span)
         if adjoint is not None:
             self.open[span] = adjoint != 0
 
-    def found_again(self, newer: ForeignLeaf) -> None:
-        """Hand over the parts that a newer walk has found again."""
+    def replaced_by(self, newer: ForeignLeaf) -> None:
+        """Remove the parts that a newer walk has found again."""
         for span in [s for s in newer.spans if s in self.spans] if newer.name == self.name else ():
             self.spans.remove(span)
             self.open.pop(span, None)
-            if span in self.held:
-                newer.open[span] = newer.open.get(span, False) | self.held[span]
-                newer.walked, newer.replaced = self.walked, self.replaced
-
-    def about_to_publish(self, written: SpanSet | None) -> None:
-        """Call before a walk adds to `.grad`; where its tape has `written`, it replaces that."""
-        self.held = self._left(lambda s: self._grad(s) != 0)
-        if written is not None and any(map(written.touch, self.held)):
-            self.replaced = self.replaced or caller_where()
 
     def same(self, other: ForeignLeaf) -> bool:
         """True for the same parts under the same name."""
@@ -142,35 +131,20 @@ class ForeignLeaf:
             f" or wb.detach({name}) if it is meant"
         )
 
+    def refuse_loss(self, written: SpanSet) -> None:
+        """Raise GradientError [not-handed-on] if a walk is to replace what waits in `.grad`."""
+        parts = [self.allocation.gradient_span(s) for s in self.open if written.touch(s)]
+        if any(part.words().any() for part in parts):
+            text = f"this backward() would replace {self.name}.grad, which has not been handed on to an earlier tape."
+            why = f"The backward() at {self.walked} left it there. Gradients of what a tape wrote do not add up."
+            instead = f"earlier.backward(grads={{{self.name}: {self.name}.grad}}) first; or {self.name}.grad.zero_()"
+            raise GradientError(text, slug="not-handed-on", where=caller_where(), why=why, instead=instead)
+
     def seeded_with(self, seeds: Workspace) -> None:
         """Clear `open` where the seeds of a backward of the writer are not zero."""
         if self.allocation in seeds:
-            self.open = self._left(lambda s: _numbers(seeds, s, self.run.border()) == 0)
-
-    def refuse_rest(self, seeds: Workspace) -> None:
-        """Raise GradientError [replaced] if the seeds are what a walk has left in `.grad` in place of this adjoint."""
-        if self.replaced is None or self.allocation not in seeds:
-            return
-        if self._left(lambda s: _numbers(seeds, s, self.run.border()) == self._grad(s)):
-            name = self.name
-            raise GradientError(
-                f"the seed {name}.grad lacks what the backward() at {self.walked} found: it was replaced before it was"
-                " handed on.",
-                slug="replaced",
-                where=self.replaced,
-                why=f"A backward() replaces the gradient of what its tape wrote, as of {name}; only leaves add up.",
-                instead=f"earlier.backward(grads={{{name}: {name}.grad}}) behind each backward(); or"
-                f" {name}.grad.zero_() before the second one, if only that is meant",
-            )
-
-    def _grad(self, span: Span) -> np.ndarray:
-        space = Workspace({self.allocation: Shadow(self.allocation, start=self.allocation.gradient().bytes)})
-        return _numbers(space, span, self.run.border())
-
-    def _left(self, test: Callable[[Span], np.ndarray]) -> dict[Span, np.ndarray]:
-        """The parts of `open` where a test of their numbers is true."""
-        left = {s: mask & test(s) for s, mask in self.open.items()}
-        return {s: mask for s, mask in left.items() if mask.any()}
+            left = {s: mask & (_numbers(seeds, s, self.run.border()) == 0) for s, mask in self.open.items()}
+            self.open = {s: mask for s, mask in left.items() if mask.any()}
 
     def warn(self, more: str = "") -> None:
         """Warn once that the gradient stops here, unless it was handed on."""
@@ -264,8 +238,6 @@ class Border:
 
     def note_seeds(self, seeds: Workspace) -> None:
         """Note the seeds of a backward of this tape, and resolve the borders that wait for them."""
-        for border in self.run.waiting:
-            border.refuse_rest(seeds)
         self.run.when = next(clock)
         self.run.seeded = {a.id: checksum(on_host(s.data)) for a, s in seeds.items() if len(s.data) <= SMALL}
         self.run.chained = any(b.allocation in seeds for b in self.run.waiting)
@@ -301,11 +273,11 @@ class Border:
             b.warn()
 
     def queue(self) -> None:
-        """After what a walk found is published: let the borders that may be handed on wait for it."""
+        """After gradients are published: let the borders at which they stopped wait for a backward of the writers."""
         for b in self.crossings:
             if b.marked and b.run.alive:
                 for w in b.run.waiting:
-                    w.found_again(b)
+                    w.replaced_by(b)
                 b.run.waiting = [w for w in b.run.waiting if w.spans] + [b]
                 grad = b.allocation.gradient()
                 grad.borders = [r for r in grad.borders if (w := r()) is not None and w.open] + [weakref.ref(b)]

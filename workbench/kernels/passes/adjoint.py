@@ -162,11 +162,10 @@ class Adjoint(Derivative):
             limit, sure = singular.slope_beside_zero(self.builder, row, g, root, v, grads[0])
             grads = (limit,)
         if row is ABS and any(s.row is SIGN for s in walk(self.primal.body)):
-            limit, jump = singular.slope_beside_sign(self.slopes, g, known[stmt.args[0]], *grads)
+            limit, rest = singular.slope_beside_sign(self.builder, g, known[stmt.args[0]], *grads)
             grads = (limit,)
-            if jump is not None:
-                met = ROWS["logical_and"](all_zero(operands[0]), ROWS["logical_not"](all_zero(jump)))
-                self.claim(singular.KINK, met)
+            if self.slopes.loops:
+                self.claim(singular.SIGNED, singular.SIGNED.met(rest, y, *operands))
         if row.singular is not None:
             self.claim_singular(stmt, g, row.singular.met(g, y, *operands), known, sure)
         for a, d in zip(stmt.args, grads, strict=True):

@@ -21,18 +21,17 @@ from ..ir import Builder, Region, Role, Stmt, Value, root, walk
 from ..ops import control as c, memory as mem
 from ..ops.composite import all_zero
 from ..ops.row import ROWS, like, zero
-from ..ops.scalar import ABS, ATAN2, CBRT, POW, SIGN, SQRT
+from ..ops.scalar import ATAN2, CBRT, POW, SIGN, SQRT
 from ..ops.vectors import LENGTH, NORMALIZE
 from ..row import Row, Singular
 from ..types import Composite, is_float
 
 LIMITS = (NORMALIZE, SQRT)
-KINK = Singular(
-    lambda g, y, x: all_zero(x),
-    "the slope of `abs` at 0 jumps as the sign does that a loop multiplied it by",
-    "the number itself, where its abs times its sign is meant",
+SIGNED = Singular(
+    lambda g, y, x: ROWS["logical_and"](_any_zero(x), ROWS["logical_not"](all_zero(g))),
+    "the slope of `abs` at 0 jumps, as does the sign by which a loop may multiply it",
+    "the number itself for abs(x) * sign(x)",
 )
-Kind = Value | Row | bool | None
 NEAREST = 16  # statements that are looked at for a hidden slope
 FURTHER = 256  # for the slope of a slope
 
@@ -56,14 +55,10 @@ def _by_size(builder: Builder, row: Row, y: Value, v: Value) -> _VanishingSlope:
     return _VanishingSlope(builder, set(), lambda stmt: _length_of(stmt) in names)
 
 
-def slope_beside_sign(turns: LoopSlopes, g: Value, x: Value, regular: Value) -> tuple[Value, Value | None]:
-    """(the adjoint of x where g is that of abs(x): `regular`, but at 0 its limit where g has sign(x) as a factor, the
-    slope of g by signs that loops hand on: their numbers are others, or those of other turns).
-    """
-    limit = _VanishingSlope(turns.builder, set(), lambda stmt: stmt.row is SIGN and stmt.args[0] is x).of(g)
-    if limit is not None:
-        regular = ROWS["where"](all_zero(x), limit, regular)
-    return regular, turns.by_signs(lambda stmt: False).of(g)
+def slope_beside_sign(builder: Builder, g: Value, x: Value, regular: Value) -> tuple[Value, Value]:
+    """(the adjoint of x where g is that of abs(x): `regular`, but at 0 its limit by a factor sign(x) in g, the rest of g)."""
+    limit = _VanishingSlope(builder, set(), lambda stmt: stmt.row is SIGN and stmt.args[0] is x).of(g)
+    return (regular, g) if limit is None else (ROWS["where"](all_zero(x), limit, regular), ROWS["sub"](g, limit))
 
 
 def hidden_slopes(turns: LoopSlopes, row: Row, g: Value, y: Value, args: Sequence[Value]) -> tuple[Any, Any]:
@@ -211,7 +206,7 @@ class _VanishingSlope:
 class _CarriedSlope(_VanishingSlope):
     """The same, also of what loops of the adjoint carry; `turned` if one does. `kind`: which slope of theirs."""
 
-    def __init__(self, turns: LoopSlopes, names: set[Value], is_it: Callable[[Stmt], bool], kind: Kind):
+    def __init__(self, turns: LoopSlopes, names: set[Value], is_it: Callable[[Stmt], bool], kind: Value | bool | None):
         super().__init__(turns.builder, names, is_it)
         self.turns, self.kind, self.turned = turns, kind, False
 
@@ -283,8 +278,8 @@ class LoopSlopes:
         self.directions: set[Value] = set()
         self.loops: dict[Value, Region] = {}
         self.written: dict[Region, tuple[Stmt, Region]] = {}
-        self.slopes: dict[tuple[Value, Kind], Value] = {}
-        self.due: list[tuple[Value, Kind]] = []
+        self.slopes: dict[tuple[Value, Value | bool | None], Value] = {}
+        self.due: list[tuple[Value, Value | bool | None]] = []
 
     def begin(self, popped: Value, result: Value) -> None:
         """Note what a turn of the kernel began with, and what such a turn makes for the next."""
@@ -292,10 +287,10 @@ class LoopSlopes:
         if any(v.stmt is not None and v.stmt.row is NORMALIZE for v in _same(result)):
             self.directions.add(popped)
 
-    def of(self, value: Value, kind: Kind) -> Value:
-        """The slope of a carried value: as `_AnySlope` has it, with shadows or without; `by_directions`; or by signs."""
+    def of(self, value: Value, kind: Value | bool | None) -> Value:
+        """The slope of a carried value: as `_AnySlope` has it, with shadows or without; or `by_directions`."""
         body = self.loops[value]
-        key = value, None if isinstance(kind, Value) and body not in self.written else kind  # y is another each turn
+        key = value, kind if isinstance(kind, bool) or body in self.written else None  # else y is another each turn
         if key not in self.slopes:
             self._slope(*key)
             self.due.append(key)
@@ -306,16 +301,7 @@ class LoopSlopes:
         """The derivative by directions that turns began with, and by y."""
         return _CarriedSlope(self, self.directions | (_same(y) if y else set()), lambda stmt: False, y)
 
-    def by_signs(self, is_it: Callable[[Stmt], bool]) -> _CarriedSlope:
-        """The derivative by signs that loops hand on, and those that `is_it`."""
-        return _CarriedSlope(self, set(), is_it, SIGN)
-
-    def _of_kind(self, kind: Kind) -> _CarriedSlope:
-        if kind is SIGN:
-            return self.by_signs(_is_sign)
-        return _AnySlope(self, set(), None, kind) if isinstance(kind, bool) else self.by_directions(kind)
-
-    def _slope(self, value: Value, kind: Kind) -> Value:
+    def _slope(self, value: Value, kind: Value | bool | None) -> Value:
         if (value, kind) not in self.slopes:
             self.slopes[value, kind] = slope = Value(value.type, "", value.where)
             self.loops[slope] = self.loops[value]
@@ -338,10 +324,10 @@ class LoopSlopes:
             self.due.remove(key)
             self._carry(*key)
 
-    def _carry(self, value: Value, kind: Kind) -> None:
+    def _carry(self, value: Value, kind: Value | bool | None) -> None:
         """Let a finished loop carry one more slope; what it begins with is written before the loop."""
         body, start = self.loops[value], Region()
-        slope = self._of_kind(kind)
+        slope = _AnySlope(self, set(), None, kind) if isinstance(kind, bool) else self.by_directions(kind)
         slope.left = FURTHER if value in self.slopes.values() else NEAREST
         loop, region = self.written[body]
         k = loop.outs.index(value) if value.stmt is loop else body.params.index(value) - 1
@@ -350,11 +336,8 @@ class LoopSlopes:
             return
         made = []
         for where, v in ((start, loop.args[k + 3]), (body, body.results[k])):
-            with self.builder.inside(where):
-                if kind is SIGN:
-                    made.append(slope.of(v) or zero(v))
-                else:  # an adjoint that is not 0 hides nothing
-                    made += in_branch(self.builder, _any_zero(v), lambda v=v: [slope.of(v)]) or [zero(v)]
+            with self.builder.inside(where):  # an adjoint that is not 0 hides nothing
+                made += in_branch(self.builder, _any_zero(v), lambda v=v: [slope.of(v)]) or [zero(v)]
         at = region.body.index(loop)
         region.body[at:at] = start.body
         out.stmt, loop.args, loop.outs = loop, (*loop.args, made[0]), (*loop.outs, out)
@@ -378,10 +361,6 @@ def _any_zero(x: Value) -> Value:
     shape = x.type.shape if isinstance(x.type, Composite) else None
     parts = [x] if shape is None else [ROWS["extract"](x, attr=at) for at in np.ndindex(shape)]
     return reduce(ROWS["logical_or"], [ROWS["eq"](p, zero(p)) for p in parts])
-
-
-def _is_sign(stmt: Stmt) -> bool:
-    return stmt.row is SIGN
 
 
 def _same(v: Value) -> set[Value]:
