@@ -396,12 +396,7 @@ def of_rows(x: wb.array(dtype=wb.mat33d), y: wb.array(dtype=wb.mat33d)):
 
 @pytest.mark.parametrize(
     ("kernel", "dtype"),
-    [
-        (of_vectors, wb.vec4d),
-        (of_square_matrices, wb.mat33d),
-        (of_long_matrices, MAT23),
-        (of_rows, wb.mat33d),
-    ],
+    [(of_vectors, wb.vec4d), (of_square_matrices, wb.mat33d), (of_long_matrices, MAT23), (of_rows, wb.mat33d)],
 )
 @pytest.mark.parametrize("step", [1, -2])
 def test_components_have_rows_and_columns_of_their_own(kernel, dtype, step):

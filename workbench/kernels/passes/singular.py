@@ -56,7 +56,7 @@ def _by_size(builder: Builder, row: Row, y: Value, v: Value) -> _VanishingSlope:
 
 
 def slope_beside_sign(builder: Builder, g: Value, x: Value, regular: Value) -> tuple[Value, Value]:
-    """(the adjoint of x where g is that of abs(x): `regular`, but at 0 its limit by a factor sign(x) in g, the rest of g)."""
+    """(the adjoint of x, with g that of abs(x): `regular`, but at 0 its limit by a factor sign(x); the rest of g)."""
     limit = _VanishingSlope(builder, set(), lambda stmt: stmt.row is SIGN and stmt.args[0] is x).of(g)
     return (regular, g) if limit is None else (ROWS["where"](all_zero(x), limit, regular), ROWS["sub"](g, limit))
 
