@@ -52,7 +52,7 @@ def html_table(
 
     sides = [f"text-align:{'right' if k in right else 'left'}" for k in range(len(head))]
     top = "".join(
-        f'<th scope="col" style="{side}{head_style}">{escape(text)}</th>'
+        f'<th scope="col" style="{side}{head_style}">{escape(text)}</th>' if text else "<td></td>"
         for side, text in zip(sides, head, strict=True)
     )
     body = []
@@ -65,7 +65,7 @@ def html_table(
     inside = f"<thead><tr>{top}</tr></thead><tbody>{''.join(body)}</tbody>"
     table = f"<table><caption>{escape(caption)}</caption>{inside}</table>"
     below = f"<p>{escape(note)}</p>" if note else ""
-    return f'<div style="overflow-x:auto">{table}{below}</div>'
+    return f'<div style="overflow-x:auto" tabindex="0">{table}{below}</div>'
 
 
 def bytes_text(n: int, step: int = 1024) -> str:

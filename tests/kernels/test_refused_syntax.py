@@ -200,7 +200,7 @@ def test_parameters_that_have_no_type_are_refused(params, slug):
 
 def test_every_row_of_the_table_says_why_and_what_to_write():
     for name, row in refused_syntax.FENCES.items():
-        assert row.what and row.instead and row.slug == row.slug.lower(), name
+        assert row["what"] and row["instead"] and row["slug"] == row["slug"].lower(), name
 
 
 def test_syntax_is_refused_when_the_function_is_decorated():

@@ -276,7 +276,7 @@ class Reader(HTMLParser):
     def handle_starttag(self, tag, attrs):
         self.tags.append(tag)
         self.depth += 1
-        assert all(name in ("style", "scope") for name, _ in attrs)
+        assert all(name in ("style", "scope", "tabindex") for name, _ in attrs)
 
     def handle_endtag(self, tag):
         self.depth -= 1

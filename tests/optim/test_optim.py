@@ -111,7 +111,7 @@ def test_solutions_are_those_of_numpy(solve, kind):
     x = wb.zeros(n, dtype=wb.float64)
     turns, residual, wanted = solve(A, wb.array(b, dtype=wb.float64), x, tol=1e-10, maxiter=50, M=M)
     assert 0 < turns <= 50 and residual <= wanted <= 1.0001e-10 * np.linalg.norm(b)
-    np.testing.assert_allclose(x.numpy(), np.linalg.solve(D, b), rtol=1e-8)
+    np.testing.assert_allclose(x.numpy(), np.linalg.solve(D, b), rtol=1e-8, atol=1e-10)
 
 
 @pytest.mark.parametrize("solve", SOLVERS, ids=lambda f: f.__name__)

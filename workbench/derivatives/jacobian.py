@@ -80,13 +80,13 @@ def jacobian(
     if sparse:
         return _sparse(tape, y, x, "rows" if opaque else mode, pattern, executor)
     mode = mode or ("rows" if opaque or y.data.size <= x.data.size else "columns")
-    rows = _each(_row, tape, y, x, range(y.data.size), executor) if mode == "rows" else None
-    columns = _each(_column, tape, y, x, range(x.data.size), executor) if rows is None else []
-    outer, inner = y.data.shape, x.data.shape
-    if rows is not None:
-        return as_read(tape, np.array(rows, gradient_dtype(x)).reshape(outer + inner))
+    shape = y.data.shape + x.data.shape
+    if mode == "rows":
+        rows = _each(walk, tape, y, x, range(y.data.size), executor)
+        return as_read(tape, np.array(rows, gradient_dtype(x)).reshape(shape))
+    columns = _each(carry_tangents, tape, y, x, range(x.data.size), executor)
     stacked = np.array(columns, gradient_dtype(y)).reshape((x.data.size, y.data.size))
-    return as_read(tape, np.ascontiguousarray(stacked.T).reshape(outer + inner))
+    return as_read(tape, np.ascontiguousarray(stacked.T).reshape(shape))
 
 
 def _check_numbers(*given: object) -> None:
@@ -104,7 +104,7 @@ def first_rows(tape: Tape, y: array, x: array, count: int) -> np.ndarray:
     with allocation.LOCK, allocation.unrecorded():
         check_seed(tape, y)
         check_direction(tape, x)
-    return np.array(_each(_row, tape, y, x, range(count), None), gradient_dtype(x))
+    return np.array(_each(walk, tape, y, x, range(count), None), gradient_dtype(x))
 
 
 def _check_order(tape: Tape, y: array, x: array) -> None:
@@ -118,13 +118,14 @@ def _check_order(tape: Tape, y: array, x: array) -> None:
 
 
 def _each(
-    product: Callable[..., Any], tape: Tape, y: array, x: array, wanted: Sequence[Any], executor: Executor | None
+    through: Callable[..., Any], tape: Tape, y: array, x: array, wanted: Sequence[Any], executor: Executor | None
 ) -> list[np.ndarray]:
-    """All rows or columns wanted. The first is computed here, so that races are searched for once."""
+    """All rows (by `walk`) or columns (by `carry_tangents`) wanted. The first is computed here, so that races are
+    searched for once."""
     conventions.clear(tape)
-    first = [_product((product, tape, y, x), k) for k in wanted[:1]]
-    found = first + spread(_product, (product, tape, y, x), wanted[1:], executor, "jacobian")
-    if product is not _row:
+    first = [_product((through, tape, y, x), k) for k in wanted[:1]]
+    found = first + spread(_product, (through, tape, y, x), wanted[1:], executor, "jacobian")
+    if through is not walk:
         with allocation.LOCK, allocation.unrecorded():
             confirm_conventions(tape, [y])
     conventions.warn(tape)
@@ -132,9 +133,9 @@ def _each(
 
 
 def _product(shared: tuple, k: int | list[int]) -> np.ndarray:
-    product, tape, y, x = shared
+    through, tape, y, x = shared
     with allocation.LOCK, allocation.unrecorded():
-        return product(tape, y, x, k)
+        return _line(through, tape, y, x, k)
 
 
 def _sparse(tape: Tape, y: array, x: array, mode: str | None, pattern: object, executor: Executor | None) -> Any:
@@ -144,8 +145,8 @@ def _sparse(tape: Tape, y: array, x: array, mode: str | None, pattern: object, e
     across = sparsity.transposed(lines, shape[1])
     groups = {"rows": sparsity.colour(lines), "columns": sparsity.colour(across)}
     mode = mode or min(groups, key=lambda m: len(groups[m]))
-    product, crossing = (_row, lines) if mode == "rows" else (_column, across)
-    found = _each(product, tape, y, x, groups[mode], executor)
+    through, crossing = (walk, lines) if mode == "rows" else (carry_tangents, across)
+    found = _each(through, tape, y, x, groups[mode], executor)
     entries = {}
     for group, values in zip(groups[mode], found, strict=True):
         flat = values.reshape(-1)
@@ -155,24 +156,25 @@ def _sparse(tape: Tape, y: array, x: array, mode: str | None, pattern: object, e
     made = sparsity.matrix(entries, shape, gradient_dtype(x if mode == "rows" else y))
     if not certain:
         with allocation.LOCK, allocation.unrecorded():
-            _check_pattern(tape, y, x, made, product, "given" if pattern is not None else "found")
+            _check_pattern(tape, y, x, made, through, "given" if pattern is not None else "found")
     return made
 
 
-def _check_pattern(tape: Tape, y: array, x: array, made: Any, product: Callable[..., Any], known: str) -> None:
+def _check_pattern(tape: Tape, y: array, x: array, made: Any, through: Callable[..., Any], known: str) -> None:
     """Check a sparsity pattern by one walk in a random direction: a missing entry changes the product."""
-    seeded, other = (y, x) if product is _row else (x, y)
+    seeded, other = (y, x) if through is walk else (x, y)
     weights = np.random.default_rng(0).uniform(0.5, 1.0, seeded.data.size)
     weights[::2] *= -1
     space = Workspace()
     view = shadow_of(seeded, space)
     weights = weights.astype(view.dtype)
     add_into(view, on_device(seeded, weights), seeded.span)
-    walk(tape, space) if product is _row else carry_tangents(tape, space)
-    got = _taken(space, other).reshape(-1).astype(np.float64)
-    matrix = made.T if product is _row else made
+    through(tape, space)
+    got = value_of(other, space).reshape(-1).astype(np.float64)
+    space.release()
+    matrix = made.T if through is walk else made
     off = differing_entries(tape, matrix, weights, got)
-    if off.size and _leaves_out(tape, y, x, matrix, _column if product is _row else _row, off):
+    if off.size and _leaves_out(tape, y, x, matrix, carry_tangents if through is walk else walk, off):
         raise GradientError(
             f"the pattern {known} for d {y.label} / d {x.label} leaves out entries that are not zero.",
             slug="pattern",
@@ -182,12 +184,12 @@ def _check_pattern(tape: Tape, y: array, x: array, made: Any, product: Callable[
         )
 
 
-def _leaves_out(tape: Tape, y: array, x: array, matrix: Any, product: Callable[..., Any], lines: np.ndarray) -> bool:
+def _leaves_out(tape: Tape, y: array, x: array, matrix: Any, through: Callable[..., Any], lines: np.ndarray) -> bool:
     """True unless walks of these lines alone show that only rounding differs: no entry outside of the pattern."""
     matrix = matrix.tocsr()
     try:
         for k in lines.tolist():
-            values = product(tape, y, x, k).reshape(-1).copy()
+            values = _line(through, tape, y, x, k).reshape(-1).copy()
             values[matrix.indices[matrix.indptr[k] : matrix.indptr[k + 1]]] = 0
             if values.any():
                 return True
@@ -213,29 +215,14 @@ def _coarsest(tape: Tape) -> float:
     return max(float(np.finfo(k).eps) for k in kinds)
 
 
-def _row(tape: Tape, y: array, x: array, k: int | list[int]) -> np.ndarray:
-    """The reverse walk of row k, or of the sum of some rows."""
+def _line(through: Callable[..., Any], tape: Tape, y: array, x: array, k: int | list[int]) -> np.ndarray:
+    """Row k by the reverse walk, or column k by the forward one; or the sum of some rows or columns."""
+    seeded, wanted = (y, x) if through is walk else (x, y)
     space = Workspace()
-    _set_one(space, y, k)
-    walk(tape, space)
-    return _taken(space, x)
-
-
-def _column(tape: Tape, y: array, x: array, k: int | list[int]) -> np.ndarray:
-    """The forward walk of column k, or of the sum of some columns."""
-    space = Workspace()
-    _set_one(space, x, k)
-    carry_tangents(tape, space)
-    return _taken(space, y)
-
-
-def _set_one(space: Workspace, a: array, k: int | list[int]) -> None:
-    view = shadow_of(a, space)
+    view = shadow_of(seeded, space)
     view[np.unravel_index(k, view.shape)] = 1
-
-
-def _taken(space: Workspace, a: array) -> np.ndarray:
-    found = value_of(a, space)
+    through(tape, space)
+    found = value_of(wanted, space)
     space.release()
     return found
 

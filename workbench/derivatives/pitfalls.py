@@ -12,7 +12,7 @@ import ast
 import weakref
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -283,21 +283,18 @@ def _unmarked_field(event: Event, space: Workspace) -> Callable[[], None] | None
     return leave
 
 
-@dataclass
-class _Memory:
+class _Memory(weakref.WeakKeyDictionary[Tape, dict[Allocation, Any]]):
     """The state that a mistake carries, per tape, from one backward call to the next."""
 
-    of: weakref.WeakKeyDictionary[Tape, dict[Allocation, Any]] = field(default_factory=weakref.WeakKeyDictionary)
-
     def add(self, tape: Tape, space: Workspace) -> None:
-        for a, data in self.of.get(tape, {}).items():
+        for a, data in self.get(tape, {}).items():
             wide = np.float32 if (a.grad_scale or 1) == 2 else tape.scalars[a].numpy
             mine = space[a].data.view(wide)
             mine += data.view(wide)
 
     def keep(self, tape: Tape, space: Workspace, which: Callable[[Allocation], bool]) -> None:
         floats = [a for a in space if which(a) and isinstance(tape.scalars.get(a), Scalar)]
-        self.of[tape] = {a: space[a].data.copy() for a in floats}
+        self[tape] = {a: space[a].data.copy() for a in floats}
 
 
 _outputs, _seeds = _Memory(), _Memory()
@@ -310,8 +307,8 @@ def _add_seeds(tape: Tape, space: Workspace) -> None:
 
 def forget(tape: Tape) -> None:
     """Let the mistakes that remember (`several_outputs`, `persistent_seeds`) begin anew on this tape."""
-    _outputs.of.pop(tape, None)
-    _seeds.of.pop(tape, None)
+    _outputs.pop(tape, None)
+    _seeds.pop(tape, None)
 
 
 # ---- the list

@@ -113,7 +113,7 @@ class Report:
     __repr__ = __str__
 
     def _repr_html_(self) -> str:
-        head = "".join(f"<th>{html.escape(h)}</th>" for h in self.HEAD)
+        head = "".join(f"<th>{html.escape(h)}</th>" if h else "<td></td>" for h in self.HEAD)
         bad = ' style="color:#C0189B;font-weight:bold"'  # of what is wrong, as in all pictures: viz/data/marks.py
         body = "".join(
             f"<tr{bad if r.wrong else ''}>" + "".join(f"<td>{html.escape(c)}</td>" for c in cells) + "</tr>"

@@ -167,12 +167,6 @@ def _allocation(a: Allocation) -> Any:
     return _allocated, (a.bytes.tobytes(), a.grad_scale), (list(a.required), list(a.retained), None), None, None, _mark
 
 
-def _with_gradient(a: Allocation) -> Any:
-    """An allocation with its gradient, as it is saved."""
-    make, args, (required, retained, _), *rest = _allocation(a)
-    return make, args, (required, retained, None if a.grad is None else a.grad.bytes.tobytes()), *rest
-
-
 def _allocated(data: bytes, grad_scale: int | None) -> Allocation:
     made = memory.allocate(len(data), cpu, zeroed=False)
     made.bytes[...] = np.frombuffer(data, np.uint8)
@@ -287,8 +281,9 @@ def reduced(thing: object) -> Any:
     """
     if isinstance(thing, Kernel | Func):
         return unpack, (pack(thing),)
-    if isinstance(thing, Allocation):
-        return _with_gradient(thing)
+    if isinstance(thing, Allocation):  # with its gradient
+        make, args, (required, retained, _), *rest = _allocation(thing)
+        return make, args, (required, retained, None if thing.grad is None else thing.grad.bytes.tobytes()), *rest
     return next(reduce(thing) for kind, reduce in _FORMS if isinstance(thing, kind))
 
 

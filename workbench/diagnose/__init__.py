@@ -19,7 +19,7 @@ from ..tapes import conventions as met
 from ..tapes.seeds import seeds_of
 from ..tapes.tape import Tape
 from .finding import Finding as Finding, Findings as Findings, folded
-from .finite import FINITE
+from .finite import not_finite
 from .flow import FLOW, WALKED, unmoved
 from .kinks import Kinks, conventions
 from .loop_turns import Loops
@@ -62,7 +62,7 @@ def diagnose(tape: Tape, loss: array | None = None, grads: dict[array, array] | 
         end = loss if given else seeded_number(tape)
         case = RuleInput(tape, trail, seeded, lambda: _seeds(tape, loss, grads), only, end)
         walked = WALKED if seeded and trail.final is not None else ()
-        found = [f for rule in (*RECORD, *ACROSS, *FINITE, conventions, *walked, *FLOW) for f in rule(case)]
+        found = [f for rule in (*RECORD, *ACROSS, not_finite, conventions, *walked, *FLOW) for f in rule(case)]
         if all(f.severity == "info" for f in found):  # else the cause is known
             found += unmoved(case)
     born = {f.where for f in found if f.slug == "adjoint-not-finite"}  # an infinite slope is said once

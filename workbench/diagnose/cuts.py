@@ -212,10 +212,9 @@ def compares(token: Token) -> bool:
     return isinstance(token, ir.Stmt) and (token.outs[0].type == bool_ or token.row in _STEPS)
 
 
-def _merge(into: Pending, other: Pending) -> Pending:
+def _merge(into: Pending, other: Pending) -> None:
     for token, reads in other.items():
         into[token] = into.get(token, _NO_READS) | reads
-    return into
 
 
 def _same(a: ir.Value, b: ir.Value) -> bool:

@@ -329,6 +329,3 @@ def _born(birth: Birth | None, step: WalkStep, text: str, doubt: str, names: tup
         brief=f"{birth.what} born {{at}}: {birth.text} in {held}{because}",
         mended=_mended(birth.where, mended),
     )
-
-
-FINITE = (not_finite,)

@@ -604,7 +604,7 @@ class _Search:
             if any(x.writes and x.span.overlaps(self.end.span) is not False for x in before):
                 ends = bool(read)
 
-        carry_tangents(self.tape, space, look)
+        carry_tangents(self.tape, space, observe=look)
         return ends
 
 

@@ -19,10 +19,9 @@ from .building import check, check_groups, check_order, contents, same_device
 from .fitting import fit_boxes
 from .language import wb
 from .mesh import BEFORE, MESH, item_corners
-from .tree import TREE, Tree, exact_entry, group_root, inverses, is_other, leaf_items, left_out, skipped
+from .tree import EVERYWHERE, TREE, Tree, exact_entry, group_root, inverses, is_other, leaf_items, left_out, skipped
 from .triangles import distance_sq
 
-EVERYWHERE = 3.0e38
 BOX, RAY, SPHERE = 0, 1, 2
 
 
@@ -89,7 +88,7 @@ class Bvh:
     def built_arrays(self) -> tuple[array, ...]:
         """The arrays that `refit` writes."""
         assert self.tree is not None
-        return self.tree.boxes, self.tree.bounds, self.tree.lengths
+        return self.tree.built_arrays
 
     @property
     def state(self) -> tuple[array, ...]:

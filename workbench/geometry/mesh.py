@@ -176,14 +176,7 @@ class Mesh:
 
     def built_arrays(self) -> tuple[array, ...]:
         """The arrays that `refit` writes."""
-        return (
-            self.tree.boxes,
-            self.tree.bounds,
-            self.tree.lengths,
-            *self._dipoles,
-            self.still["points"],
-            self.still["velocities"],
-        )
+        return *self.tree.built_arrays, *self._dipoles, self.still["points"], self.still["velocities"]
 
     @property
     def state(self) -> tuple[array, ...]:

@@ -7,10 +7,9 @@ from ..kernels.reading.library import library
 from ..kernels.types import uint32
 from .language import in_names, wb
 from .mesh import MESH, best_item, corner, item_corners, mesh_eval_face_normal
-from .tree import inverses, is_other, leaf_items, node_entry, skipped
+from .tree import EVERYWHERE, inverses, is_other, leaf_items, node_entry, skipped
 from .triangles import across, ray_distance, ray_hit
 
-EVERYWHERE = 3.0e38
 INF = float("inf")
 
 

@@ -6,8 +6,8 @@ from ..kernels.reading.library import library
 from ..kernels.types import uint32
 from .language import wb
 from .mesh import MESH, item_corners
-from .ray_queries import EVERYWHERE, hit_item, hits
-from .tree import box_distance_sq, leaf_items, skipped
+from .ray_queries import hit_item, hits
+from .tree import EVERYWHERE, box_distance_sq, leaf_items, skipped
 from .triangles import closest
 
 PI = 3.14159265358979

@@ -25,7 +25,7 @@ from .fitting import fit, fit_faces
 from .language import wb
 from .search import between
 
-NOWHERE = 3e38  # the place of a box of nothing: further than any search goes
+EVERYWHERE = NOWHERE = 3.0e38  # how far searches go, and the place of a box of nothing
 
 
 class Tree:
@@ -70,6 +70,11 @@ class Tree:
             room(theirs, len(mine), int32, mine, True).assign(mine)
             setattr(self, name, theirs)
         self.boxes, self.bounds, self.lengths = other.boxes, other.bounds, other.lengths
+
+    @property
+    def built_arrays(self) -> tuple[array, ...]:
+        """The arrays that `fitted` writes."""
+        return self.boxes, self.bounds, self.lengths
 
     @through
     def fitted(self, leaf: Kernel, arguments: list, fixed: bool) -> Tree:

@@ -88,9 +88,7 @@ class Value(Operand if TYPE_CHECKING else object):  # `ops.operators` gives it P
             if isinstance(a, (bool, int, float)) and not isinstance(a, np.generic):
                 a = constant(weak_type(a, beside), a)
             values.append(a if isinstance(a, Value) else constant(type_of(a), a))
-        if row.whole is not None and isinstance(values[0].type, Composite):
-            row = row.whole
-        return current().emit(row, *values, attr=attr)
+        return current().emit(row.on(values[0].type), *values, attr=attr)
 
 
 @dataclass(eq=False)
@@ -303,11 +301,12 @@ class Builder:
         return made
 
     def like(self, region: Region, known: dict, write: Callable[[Region, dict], object]) -> tuple[Region, dict]:
-        """A region with parameters as `region` has them, in which `write(region, scope)` writes; and that scope."""
+        """A region like `region`, in which `write(region, scope)` writes the statements; and that scope."""
         new, scope = Region([Value(p.type, p.name, p.where) for p in region.params]), dict(known)
         scope.update(zip(region.params, new.params, strict=True))
         with self.inside(new):
             write(region, scope)
+        new.results = tuple(scope[r] for r in region.results)
         return new, scope
 
 
@@ -315,6 +314,13 @@ def enter(known: dict, outs: Sequence[Value], made: Sequence[Value]) -> None:
     """Let values stand for others in `known`, under the same names."""
     for out, new in zip(outs, made, strict=False):
         new.name, known[out] = out.name, new
+
+
+def with_types(attr: object, change: Callable[[Type], Type]) -> Any:
+    """An attribute with the types in it changed."""
+    if isinstance(attr, tuple):
+        return tuple([with_types(part, change) for part in attr])
+    return change(attr) if isinstance(attr, Type) else attr
 
 
 def is_value(type: Type) -> bool:

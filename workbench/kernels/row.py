@@ -83,9 +83,8 @@ class Singular:
 #
 # type(*types, attr?)      -> result Type, tuple of Types, or None; raises TypeError (see `refuse`)
 # meaning(*args, attr?)    -> result on NumPy scalars (arrays of components too where `elementwise`)
-# vectorised(*args, attr?) the same for many threads: on vectors with a number per thread, numbers among them. None:
-#                          by `meaning`, thread by thread. True: `meaning` itself takes them, as NumPy's functions
-#                          and those of `elementwise` rows do
+# vectorised               `meaning` takes vectors too, with a number per thread, numbers among them, as do NumPy's
+#                          functions and those of `elementwise` rows; else threads call it one by one
 # c                        template over {0} {1} ... and {T} (C name of the result's scalar) {f} (suffix '' or 'f')
 #                          or a callable (types, *texts, attr?) -> text; `types` are the arguments' scalar types.
 #                          float16: the emitter hands in arguments converted to float and casts the result
@@ -135,7 +134,7 @@ class Row:
     name: str
     type: Callable[..., Any]
     meaning: Callable[..., Any] | None = None
-    vectorised: Callable[..., Any] | None = None
+    vectorised: bool = False
     c: str | Callable[..., str] | None = None
     expand: Callable[..., Any] | None = None
     adjoint: Any = None
@@ -183,6 +182,10 @@ class Row:
         """The keyword `attr` for its functions, which take it beside the operands if it is typed by it."""
         return {"attr": attr} if self.typed_by_attr else {}
 
+    def on(self, type: Type) -> Row:
+        """The row for operands of this type: `whole` for composites, if it has one."""
+        return self.whole if self.whole is not None and isinstance(type, Composite) else self
+
     @property
     def writes(self) -> bool:
         """True if it changes a cell of an array: its first argument, then the indices, last the value."""
@@ -203,8 +206,8 @@ class Row:
         if types is None:
             args = weak(args)
             types = [type_of(a) for a in args]
-        if self.whole is not None and isinstance(types[0], Composite):
-            return self.whole.compute(*args, attr=attr, types=types)
+        if (row := self.on(types[0])) is not self:
+            return row.compute(*args, attr=attr, types=types)
         out = self.type(*types, **extra)
         with np.errstate(all="ignore"):
             if self.expand is None:

@@ -339,7 +339,7 @@ def html_beside(rows: Sequence[SourceLine]) -> str:
     body = []
     for row in rows:
         numbered = f'<th scope="row" style="{cell};font-weight:normal;opacity:.6">{row.number}</th>'
-        replayed = "".join(f'<span style="opacity:.6">~ {colour(text, "ir")}</span>\n' for text in row.replayed)
+        replayed = "".join(f'<span style="opacity:.8">~ {colour(text, "ir")}</span>\n' for text in row.replayed)
         texts = [colour(row.source, "python"), colour("\n".join(row.primal), "ir")]
         texts.append((replayed + colour("\n".join(row.adjoint), "ir")).removesuffix("\n"))
         # Source lines wrap, else one long `def` pushes the rest out of sight.
@@ -347,7 +347,7 @@ def html_beside(rows: Sequence[SourceLine]) -> str:
         cells = "".join(f'<td style="{cell}{"" if k else wrap}">{text}</td>' for k, text in enumerate(texts))
         body.append(f'<tr style="background:none">{numbered}{cells}</tr>')
     return (
-        f'<div style="overflow-x:auto"><table style="border-collapse:collapse;margin:0;{_FONT}">'
+        f'<div style="overflow-x:auto" tabindex="0"><table style="border-collapse:collapse;margin:0;{_FONT}">'
         f"<thead><tr>{head}</tr></thead><tbody>{''.join(body)}</tbody></table></div>"
     )
 

@@ -20,6 +20,7 @@ from ..arrays.interval_index import SpanSet
 from ..arrays.span import Span
 from ..arrays.workspace import Shadow, Workspace, own_buffers
 from ..config import config
+from ..kernels.lru import RecentlyUsed
 from ..kernels.types import is_float
 from .events import Event
 from .needed_bytes import START
@@ -30,7 +31,7 @@ from .reverse import walk
 MOST = 8  # lists, and signatures of which there is none yet, that are remembered
 BYTES = 16 << 20  # of the shadows of one list: above, a walk takes longer than what a list saves
 
-_known: list[CompiledBackward] = []
+_known = RecentlyUsed(MOST)  # CompiledBackward, by the signatures of their walks
 
 
 class CompiledBackward:
@@ -42,8 +43,7 @@ class CompiledBackward:
     writes    id of a memory in `results` -> [(number of the event, number of the write)] of all writes to it.
     """
 
-    def __init__(self, signature: tuple):
-        self.signature = signature
+    def __init__(self) -> None:
         self.calls: CallList | None = None
         self.tried = False
         self.runs = 0
@@ -112,7 +112,7 @@ def signature(tape: Recording, seeds: Workspace) -> tuple | None:
     asks = bool(ports.gradient_takers)  # exposed memory may be a tensor's, whose library asks
     if any(a.retained.spans or (a.exposed and asks) for a in memories):
         return None
-    return steps, marks, [a.id for a in seeds]
+    return tuple(steps), tuple(marks), tuple([a.id for a in seeds])
 
 
 def compiled_backward(tape: Recording, seeds: Workspace) -> CompiledBackward | None:
@@ -120,13 +120,8 @@ def compiled_backward(tape: Recording, seeds: Workspace) -> CompiledBackward | N
     key = signature(tape, seeds)
     if key is None:
         return None
-    for found in _known:
-        if found.signature == key:
-            _known.remove(found)
-            _known.append(found)  # the least recently used is at the front
-            break
-    else:
-        _known[:] = [*_known[1 - MOST :], CompiledBackward(key)]
+    if (found := _known.find(key)) is None:
+        _known.enter(key, CompiledBackward())
         return None
     if not found.tried:
         found.tried = True

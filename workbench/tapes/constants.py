@@ -32,7 +32,8 @@ class Constants:
                 self.events.add(event)
             for span in event.writes:
                 if not constant:
-                    _cut(self.spans, span)
+                    for old in [s for s in self.spans.get(span.allocation, ()) if s.overlaps(span) is not False]:
+                        del self.spans[span.allocation][old]
                     self.live.setdefault(span.allocation, {})[span] = None
                 elif event.command is None:
                     for known in (self.live, self.spans):
@@ -64,9 +65,3 @@ class Constants:
             return False
         before = a.required.touch(span) or bool(a.origins and a.origins.met(span))
         return before or any(s.overlaps(span) is not False for s in self.live.get(a, ()))
-
-
-def _cut(known: dict[Allocation, dict[Span, None]], span: Span) -> None:
-    """Remove the spans that overlap this one, or may."""
-    for old in [s for s in known.get(span.allocation, ()) if s.overlaps(span) is not False]:
-        del known[span.allocation][old]

@@ -293,14 +293,10 @@ class HostSources:
         lines: dict[str, None] = {}
         for source in event.sources:
             at = f", read at {source.where}: {source.where.text.strip()}" if source.where else ""
-            lines[f"{self._named(source)}{at}"] = None
+            near = self.names.near(source.span)
+            lines[f"{self.names.called(near[0]) if near else source.label}{at}"] = None
         more = f"; and {len(lines) - _TOLD} more" if len(lines) > _TOLD else ""
         return "; ".join([*lines][:_TOLD]) + more
-
-    def _named(self, source: HostRead) -> str:
-        """The user's name of the memory that was read."""
-        near = self.names.near(source.span)
-        return self.names.called(near[0]) if near else source.label
 
 
 def _writes_active(event: Event) -> bool:

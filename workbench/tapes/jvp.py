@@ -98,7 +98,7 @@ def jvp(tape: Tape, tangents: Mapping[array, Any] | Sequence[Mapping[array, Any]
         check_tape("jvp(tape, {x: v})", tape)
         spaces = [_started(tape, given) for given in (tangents if several else [tangents])]
         conventions.clear(tape)
-        _carry(tape, spaces, None)
+        carry_tangents(tape, *spaces)
         made = [Tangents(tape, space) for space in spaces]
         confirm_conventions(tape, [a for a in tape.arrays.values() if a.allocation in tape.log.written])
         conventions.warn(tape)
@@ -182,19 +182,12 @@ def shadow_of(a: array, space: Workspace) -> Any:
 # ---- the walk
 
 
-def carry_tangents(
-    tape: Tape, space: Workspace, observe: Callable[[Event, Workspace], None] | None = None
-) -> Workspace:
-    """Carry the tangents in `space` through every event. Call under LOCK. Memory is as it was when this returns.
+def carry_tangents(tape: Tape, *spaces: Workspace, observe: Callable[[Event, Workspace], None] | None = None) -> None:
+    """Carry the tangents in `spaces` through every event. Call under LOCK. Memory is as it was when this returns.
 
     `observe(event, space)` is called before each event, in the memory that it found.
     """
 
-    _carry(tape, [space], observe)
-    return space
-
-
-def _carry(tape: Tape, spaces: list[Workspace], observe: Callable[[Event, Workspace], None] | None) -> None:
     def carry(event: Event, after: dict) -> None:
         for space in spaces:
             if observe is not None:

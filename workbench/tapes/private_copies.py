@@ -7,7 +7,7 @@ every float has room for a double. Nothing done here touches an array or a tape 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from functools import cached_property
 from typing import Any, Self
 
@@ -129,24 +129,22 @@ def launch_of(command: Command, twins: CopiedArrays) -> Launch:
 
 @dataclass(eq=False)
 class LaunchCase:
-    """A program on copies, as a function of the contents of `inputs` to those of `outputs`. Arrays by label."""
+    """A program on copies, as a function of the contents of `inputs` to those of `outputs`. Arrays by label.
+
+    memories   all that `restore` puts back.
+    """
 
     label: str
     where: Where | None
     inputs: dict[str, array]
     outputs: dict[str, array]
     steps: list[Callable[[bool], None]]
-    start: list[tuple[Span, Any]] = field(default_factory=list)
+    memories: Iterable[Allocation]
 
     def __post_init__(self) -> None:
         for a in (*self.inputs.values(), *self.outputs.values()):
             a.requires_grad = True
-        memories = dict.fromkeys(a.allocation for a in (*self.inputs.values(), *self.outputs.values()))
-        self.keep(memories)
-
-    def keep(self, memories: Iterable[Allocation]) -> None:
-        """Snapshot these memories for `restore`."""
-        self.start = [(m.span(), m.span().copy_out()) for m in memories]
+        self.start = [(m.span(), m.span().copy_out()) for m in self.memories]
 
     def restore(self) -> None:
         for span, data in self.start:
@@ -183,9 +181,8 @@ def case_of_launch(event: Event, number: int, widened: bool) -> LaunchCase:
             seen.add(made.flat[k].span)
             inputs[names[k]] = made.flat[k]
     outputs = {names[k]: made.flat[k] for k in sorted(command.plan.float_writes) if k in back.shadows}
-    case = LaunchCase(f"#{number} {event.label}", event.where, inputs, outputs, [made.run])
-    case.keep(twins.memory.values())
-    return case
+    memories = twins.memory.values()
+    return LaunchCase(f"#{number} {event.label}", event.where, inputs, outputs, [made.run], memories)
 
 
 class Rerun:
@@ -245,9 +242,7 @@ class Rerun:
 
     def case(self, inputs: dict[str, array], outputs: dict[str, array]) -> LaunchCase:
         ins, outs = ({n: self.twins.of(a) for n, a in given.items()} for given in (inputs, outputs))
-        made = LaunchCase("end to end", None, ins, outs, self.steps)
-        made.keep(self.twins.memory.values())
-        return made
+        return LaunchCase("end to end", None, ins, outs, self.steps, self.twins.memory.values())
 
 
 def _cut(to: array, of: array) -> Callable[[bool], None]:

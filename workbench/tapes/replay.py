@@ -139,9 +139,7 @@ def _began_as_zeros(tape: Tape, a: Allocation) -> bool:
 
 
 def _prepared(tape: Tape, looking: bool = False) -> _Again:
-    _refuse_opaque(tape)
-    if tape.keep != "all":
-        _refuse_unknown(tape, looking)
+    _refuse_closed(tape, looking)
     again = _Again(tape).follow()
     again.verify(len(tape.events))
     if not tape.events:
@@ -161,9 +159,7 @@ def starts(tape: Tape, arrays: Sequence[array]) -> list[np.ndarray]:
             found.extend(read_values(a).copy() for a in arrays)
 
     with memory.LOCK, memory.unrecorded():
-        _refuse_opaque(tape)
-        if tape.keep != "all":
-            _refuse_unknown(tape)
+        _refuse_closed(tape, False)
         passing(tape, take)
     return found
 
@@ -203,8 +199,7 @@ class _Again(Rerun):
         return _Copies(arrays)
 
     def behind(self, event: Event) -> None:
-        if event.kind.own:
-            super().behind(event)
+        super().behind(event)
         self.ends.append(len(self.steps))
 
     def verify(self, position: int) -> None:
@@ -221,12 +216,9 @@ class _Again(Rerun):
         """Perform the steps under the new tape; its events get the lines, names and scopes of the old ones."""
         tape, starts, done = self.tape, [0], 0
         for n, (event, end) in enumerate(zip(tape.events, self.ends, strict=True)):
-            memory.push_recorder(into)
-            try:
+            with memory.recorded_by(into):
                 for step in self.steps[done:end]:
                     step(True)
-            finally:
-                memory.pop_recorder(into)
             for new in into.events[starts[-1] :]:
                 new.place, new.label = event.place, event.label
                 into.positions[new] = n
@@ -297,14 +289,16 @@ def _misfit(a: array, got: str) -> GradientError:
 # ---- what cannot be run again
 
 
-def _refuse_opaque(tape: Tape) -> None:
+def _refuse_closed(tape: Tape, looking: bool) -> None:
     for event in tape.events:
         if event.kind.closed and event.op is None:
             raise closed(event)
     refuse_foreign(tape)
+    if tape.keep != "all":
+        _refuse_unknown(tape, looking)
 
 
-def _refuse_unknown(tape: Tape, looking: bool = False) -> None:
+def _refuse_unknown(tape: Tape, looking: bool) -> None:
     """Raise GradientError [not-kept] unless what events read is surely (`looking`: maybe) written, kept, unchanged."""
     right: dict[Allocation, dict[Span, None]] = {}
     for n, event in enumerate(tape.events):

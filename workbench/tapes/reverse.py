@@ -7,7 +7,7 @@ that each adjoint meets the memory that its launch saw, and the final contents a
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Container, Iterable, Sequence
+from collections.abc import Callable, Container, Iterable
 from functools import partial
 from typing import Any
 
@@ -32,7 +32,6 @@ from ..arrays.workspace import (
 from ..device import settle
 from ..errors import GradientError
 from ..launches.adjoint_arguments import AdjointArguments
-from ..launches.plan import Plan
 from .conventions import collect
 from .events import Event
 from .recording import Recording
@@ -152,7 +151,9 @@ def _launch(tape: Recording, event: Event, space: Workspace, after: dict) -> Non
     command, back = event.command, event.reverse
     plan, flat, places = command.plan, command.flat, command.places
     if tape.refuses_late and (back is None or command.declared or len(back.shadows) != len(plan.floats)):
-        _refuse_late(tape, event, plan, flat, back)
+        for k in plan.float_reads | plan.float_writes if plan.float_writes else ():
+            if (back is None or k not in back.shadows) and flat[k].allocation.required:
+                raise _late(tape.names.called_by(event, k), event)
     if back is None or not any(places[k].allocation in space for k in back.shadows):
         return
     if back.reverse.ordered and plan.form.backend == "cuda" and math.prod(plan.form.dims) > 1:
@@ -241,12 +242,6 @@ def consume_extreme(a: array, space: Workspace, ties: Shadow, after: dict) -> No
     g = shadow_view(a, space[a.allocation])
     before = shadow_view(a, after[a.allocation])
     capture_log.do(partial(_share, g, a.data, before, shadow_view(a, ties)), capture_log.gpu_of(g))
-
-
-def _refuse_late(tape: Recording, event: Event, plan: Plan, flat: Sequence[Any], back: Any) -> None:
-    for k in plan.float_reads | plan.float_writes if plan.float_writes else ():
-        if (back is None or k not in back.shadows) and flat[k].allocation.required:
-            raise _late(tape.names.called_by(event, k), event)
 
 
 def _late(name: str, event: Event) -> GradientError:

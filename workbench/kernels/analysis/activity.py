@@ -32,26 +32,16 @@ def _varied_by(stmt: Stmt, varied: set[Value], active: frozenset[str]) -> Iterab
     row = stmt.row
     if row is mem.LOAD or row in mem.ATOMICS:
         return [o for o in stmt.outs if is_float(o.type) and root(stmt.args[0]).name in active]
-    if row is c.IF:
-        pairs = zip(stmt.outs, *(r.results for r in stmt.regions), strict=True)
-        return [out for out, *results in pairs if is_float(out.type) and any(r in varied for r in results)]
     if row in (c.FOR, c.WHILE):
         moved = [x for x in c.carried(stmt) if is_float(x.out.type) and not varied.isdisjoint(x[1:])]
         return [v for x in moved for v in (x.out, x.param)]
-    if row is c.EACH:
-        return _varied_by_each(stmt, varied)
     if row is c.CALL:
         return _varied_by_call(stmt, varied, active)
+    if row in (c.IF, c.EACH):
+        return [out for source, out in c.flows(stmt) if source in varied and is_float(out.type)]
     if row.adjoint is None or row.effect is not Effect.PURE:
         return []
     return [o for o in stmt.outs if is_float(o.type) and any(a in varied for a in stmt.args)]
-
-
-def _varied_by_each(stmt: Stmt, varied: set[Value]) -> list[Value]:
-    (region,) = stmt.regions
-    elements = region.params[len(stmt.attr.shape) :]
-    found = [p for p, a in zip(elements, stmt.args, strict=True) if a in varied]
-    return found + [o for o, r in zip(stmt.outs, region.results, strict=True) if is_float(o.type) and r in varied]
 
 
 def _varied_by_call(stmt: Stmt, varied: set[Value], active: frozenset[str]) -> list[Value]:

@@ -6,7 +6,7 @@ it holds unless a value that depends on one of those decides about control flow 
 
 from __future__ import annotations
 
-from ..ir import Function, Region, Stmt, Value, root, type_as, walk
+from ..ir import Function, Stmt, Value, root, type_as, walk
 from ..ops import control, memory, scalar
 from ..types import Array, Composite, Scalar, is_float
 
@@ -38,7 +38,7 @@ def _spread(statements: list[Stmt], unsure: set[Value | str], shared: frozenset[
     before = len(unsure)
     for stmt in statements:
         if stmt.regions:
-            for group in _carried(stmt):
+            for group in control.flows(stmt):
                 if any(v in unsure for v in group):
                     unsure.update(group[1:])
             continue
@@ -56,37 +56,8 @@ def _memory(stmt: Stmt, shared: frozenset[str]) -> str:
     return "" if name in shared else name
 
 
-def _carried(stmt: Stmt) -> list[list[Value]]:
-    """The values of each place that control flow carries: first what comes in, then what may become it."""
-    first, last = stmt.regions[0], stmt.regions[-1]
-    if stmt.row is control.IF:
-        both = zip(first.results, last.results, stmt.outs, strict=True)
-        return [pair for a, b, out in both for pair in ([a, out], [b, out])]
-    if stmt.row is control.EACH:
-        ins = [[a, p] for a, p in zip(stmt.args, first.params[len(stmt.attr.shape) :], strict=True)]
-        return ins + [[r, out] for r, out in zip(first.results, stmt.outs, strict=True)]
-    if stmt.row is control.CALL:
-        ins = [[a, p] for a, p in zip(stmt.args, first.params, strict=True)]
-        return ins + [[r, out] for r, out in zip(first.results, stmt.outs, strict=True)]
-    counts = stmt.row is control.FOR
-    bounds = [[a, first.params[0]] for a in stmt.args[:3]] if counts else []
-    loops = zip(control.carried(stmt), first.params[counts:], strict=True)  # of a `while` the names in its test too
-    return bounds + [[source, x.param, p, x.out] for x, p in loops for source in (x.init, x.result)]
-
-
 def _decides(stmt: Stmt) -> list[Value]:
     """The values that decide which statements run and which cells they touch: conditions, bounds, indices."""
-    if stmt.row is control.IF:
-        return [stmt.args[0]]
-    if stmt.row is control.FOR:
-        return [*stmt.args[:3], *_flag(stmt.regions[0], stmt)]
-    if stmt.row is control.WHILE:
-        return [stmt.regions[0].results[0], *_flag(stmt.regions[1], stmt)]
     if stmt.row.touches:
         return list(stmt.args[1 : 1 + type_as(stmt.args[0], Array).ndim])
-    return []
-
-
-def _flag(body: Region, stmt: Stmt) -> list[Value]:
-    """The value that says whether a loop goes on after this turn."""
-    return [body.results[0]] if stmt.attr.breaks else []
+    return control.deciding(stmt)

@@ -63,9 +63,7 @@ def _address(c: Closures, stmt: ir.Stmt) -> tuple[np.ndarray, Callable[[list], A
 
 def _element(stmt: ir.Stmt) -> Callable[[Any], Any]:
     """Reading a cell: a scalar is a copy by itself, a composite must be copied out of the array."""
-    array = stmt.args[0].type
-    assert isinstance(array, Array)
-    return converter(array.dtype)
+    return converter(ir.type_as(stmt.args[0], Array).dtype)
 
 
 def _load(c: Closures, stmt: ir.Stmt) -> Step:
@@ -206,19 +204,14 @@ def _indexed(c: Closures, stmt: ir.Stmt) -> Step:
     type = stmt.args[0].type
     assert isinstance(type, Tile)
     indices = c.at(stmt.args[1 : 1 + len(type.dims)])
-    part = (
-        stmt.attr if stmt.row is tiles.VIEW else ir.type_as(stmt.args[-1], Tile) if stmt.row is tiles.ASSIGN else None
-    )
-    room = [n - m for n, m in zip(type.dims, part.dims, strict=True)] if part is not None else None
+    ends = [(-n, n - 1) for n in type.dims]
+    if stmt.row is tiles.VIEW or stmt.row is tiles.ASSIGN:
+        part = stmt.attr if stmt.row is tiles.VIEW else ir.type_as(stmt.args[-1], Tile)
+        ends = [(0, n - m) for n, m in zip(type.dims, part.dims, strict=True)]
 
     def step(s: list) -> None:
         index = tuple(int(s[i]) for i in indices)
-        bad = (
-            any(not 0 <= i <= r for i, r in zip(index, room, strict=True))
-            if room is not None
-            else any(not -n <= i < n for i, n in zip(index, type.dims, strict=True))
-        )
-        if bad:
+        if any(not low <= i <= high for i, (low, high) in zip(index, ends, strict=True)):
             raise outside(c.kernel, stmt.args[0].name or "a tile", s[THREAD], index, type.dims, stmt.where)
         compute(s)
 

@@ -15,9 +15,7 @@ from .closures import Closures, Step, converter
 
 
 def by_meaning(c: Closures, stmt: ir.Stmt) -> Step:
-    row = stmt.row
-    if row.whole is not None and isinstance(stmt.args[0].type, Composite):
-        row = row.whole
+    row = stmt.row.on(stmt.args[0].type) if stmt.args else stmt.row
     if row.expand is not None:
         return linear(c, stmt, row)
     compute = row.meaning
@@ -43,7 +41,8 @@ def by_meaning(c: Closures, stmt: ir.Stmt) -> Step:
 
 def linear(c: Closures, stmt: ir.Stmt, row: Row) -> Step:
     """A row written over components is written out once, as scalar statements, which then run like any others."""
-    operands = [taken_apart(a) for a in stmt.args]
+    apart = [(a, a.type) for a in stmt.args]
+    operands = [[ir.Value(t.scalar) for _ in range(t.size)] if isinstance(t, Composite) else a for a, t in apart]
     slots = zip(c.at(stmt.args), operands, strict=True)
     opened = [(slot, [c.new(v) for v in parts]) for slot, parts in slots if isinstance(parts, list)]
     body, results = written_out(stmt, row, operands)
@@ -73,11 +72,6 @@ def written_out(stmt: ir.Stmt, row: Row, operands: list) -> tuple[ir.Region, lis
         )
         results = [_components_of(r, t) for r, t in zip([made] if len(outs) == 1 else made, outs, strict=True)]
     return body, results
-
-
-def taken_apart(value: ir.Value) -> ir.Value | list[ir.Value]:
-    type = value.type
-    return [ir.Value(type.scalar) for _ in range(type.size)] if isinstance(type, Composite) else value
 
 
 def _components_of(made: ir.Value | float | list | tuple, type: Type) -> list[ir.Value]:

@@ -21,10 +21,6 @@ from .closures import THREAD, Closures, Maker, Step
 from .lane_values import Chosen, Turns, empty, is_vector, put
 
 
-def const(c: Closures, stmt: ir.Stmt) -> None:
-    c.fixed(stmt, stmt.attr)
-
-
 def _tid(c: Closures, stmt: ir.Stmt) -> Step | None:
     axis, out = stmt.attr.axis, c.new(stmt.outs[0])
     if axis >= len(c.dims):
@@ -34,10 +30,6 @@ def _tid(c: Closures, stmt: ir.Stmt) -> Step | None:
         s[out] = np.int32(s[THREAD][axis])
 
     return step
-
-
-def dim(c: Closures, stmt: ir.Stmt) -> None:
-    c.fixed(stmt, c.dims[stmt.attr.axis] if stmt.attr.axis < len(c.dims) else 1)
 
 
 # --- stacks and printing
@@ -202,11 +194,7 @@ def repeat(c: Closures, stmt: ir.Stmt) -> Step:
 
 def call(c: Closures, stmt: ir.Stmt) -> Step:
     """A func with its own adjoint means its body; its parameters are the arguments under other names."""
-    (region,) = stmt.regions
-    for param, arg in zip(region.params, stmt.args, strict=True):
-        names: dict = c.arrays if isinstance(arg.type, Array) else c.slot_of
-        names[id(param)] = names[id(arg)]
-    body, results = c.region(region), c.at(region.results)
+    body, results = _of_arguments(c, stmt.regions[0], stmt)
     outs = [c.new(o) for o in stmt.outs]
     compare = _replayed(c, stmt, results)
 
@@ -221,16 +209,21 @@ def call(c: Closures, stmt: ir.Stmt) -> Step:
     return step
 
 
+def _of_arguments(c: Closures, region: ir.Region, stmt: ir.Stmt) -> tuple[list[Step], list[int]]:
+    """The steps of a region whose parameters are the arguments of a statement, and the slots of its results."""
+    for param, arg in zip(region.params, stmt.args, strict=True):
+        names: dict = c.arrays if isinstance(arg.type, Array) else c.slot_of
+        names[id(param)] = names[id(arg)]
+    return c.region(region), c.at(region.results)
+
+
 def _replayed(c: Closures, stmt: ir.Stmt, results: list[int]) -> Step | None:
     """A step that raises GradientError if the func_replay returns something else; None without one, or if it writes."""
     custom = stmt.attr
     if custom is None or custom.replay is None or any(s.row.writes for s in ir.walk(custom.replay)):
         return None
-    for param, arg in zip(custom.replay.params, stmt.args, strict=True):
-        names: dict = c.arrays if isinstance(arg.type, Array) else c.slot_of
-        names[id(param)] = names[id(arg)]
     trace, c.trace = c.trace, None  # these are no statements of the kernel
-    body, again = c.region(custom.replay), c.at(custom.replay.results)
+    body, again = _of_arguments(c, custom.replay, stmt)
     c.trace = trace
 
     def step(s: list) -> None:
@@ -246,8 +239,8 @@ def _replayed(c: Closures, stmt: ir.Stmt, results: list[int]) -> Step | None:
 
 
 FLOW: dict[Row, Maker] = {
-    rows.CONST: const,
-    rows.DIM: dim,
+    rows.CONST: lambda c, stmt: c.fixed(stmt, stmt.attr),
+    rows.DIM: lambda c, stmt: c.fixed(stmt, c.dims[stmt.attr.axis] if stmt.attr.axis < len(c.dims) else 1),
     rows.IF: branch,
     rows.FOR: count,
     rows.WHILE: repeat,

@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable
-from dataclasses import dataclass
 from typing import Any, TypeAlias
 
 import numpy as np
@@ -64,15 +63,6 @@ class LaneArray:
         view.data, view.shape = self.data, self.data.shape
 
 
-@dataclass(eq=False)
-class _Sums:
-    """The deferred additions of a block of threads to one array."""
-
-    memory: LaneArray
-    row: Row
-    entries: list[tuple[np.ndarray, tuple, Any]]
-
-
 class Undo:
     """Undo log of a block of threads, and its deferred additions."""
 
@@ -82,12 +72,8 @@ class Undo:
     def begin(self, first: int, count: int) -> None:
         """Begin a block of `count` threads, from thread number `first`."""
         self.first, self.count = first, count
-        self.stored: list[tuple[np.ndarray, tuple, np.ndarray]] = []
-        self.sums: dict[int, _Sums] = {}
-
-    def keep(self, data: np.ndarray, index: tuple, old: np.ndarray) -> None:
-        """Log the old contents of these cells."""
-        self.stored.append((data, index, old))
+        self.stored: list[tuple[np.ndarray, tuple, np.ndarray]] = []  # the old contents of cells
+        self.sums: dict[int, tuple[LaneArray, Row, list[tuple[np.ndarray, tuple, Any]]]] = {}
 
     def back(self) -> None:
         """Roll the block back."""
@@ -96,19 +82,18 @@ class Undo:
 
     def later(self, memory: LaneArray, row: Row, lanes: np.ndarray, index: tuple, value: LaneValue) -> None:
         """Defer an addition until the block is over (`commit`)."""
-        sums = self.sums.setdefault(id(memory), _Sums(memory, row, []))
-        sums.entries.append((lanes, index, value))
+        self.sums.setdefault(id(memory), (memory, row, []))[2].append((lanes, index, value))
 
     def commit(self) -> None:
         """End the block: make the deferred additions, thread by thread, each in its order."""
-        for sums in self.sums.values():
-            lanes = np.concatenate([lanes for lanes, _, _ in sums.entries])
-            index = [np.concatenate(axis) for axis in zip(*[i for _, i, _ in sums.entries], strict=True)]
-            value = np.concatenate([v for _, _, v in sums.entries])
-            if len(sums.entries) > 1:
+        for memory, row, entries in self.sums.values():
+            lanes = np.concatenate([lanes for lanes, _, _ in entries])
+            index = [np.concatenate(axis) for axis in zip(*[i for _, i, _ in entries], strict=True)]
+            value = np.concatenate([v for _, _, v in entries])
+            if len(entries) > 1:
                 order = np.argsort(lanes, kind="stable")
                 index, value = [i[order] for i in index], value[order]
-            _add(sums.memory.data, tuple(index), value, sums.row)
+            _add(memory.data, tuple(index), value, row)
 
 
 def _add(data: np.ndarray, index: tuple, value: np.ndarray, row: Row) -> None:
@@ -204,7 +189,7 @@ def _changing(c: LaneBlock, stmt: ir.Stmt) -> tuple[LaneArray, Callable[[list], 
         count = len(s[LANES])
         index = _spread(address(s), count)
         old = memory.data[index]
-        c.undo.keep(memory.data, index, old)
+        c.undo.stored.append((memory.data, index, old))
         return count, index, old
 
     return memory, cells, c.at(stmt.args[used:])

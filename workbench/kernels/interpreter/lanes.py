@@ -128,9 +128,8 @@ class LaneClosures(LaneBlock):
         """The steps of a region, and the slots from around it that they use: of these a branch takes its own lanes."""
         known = set(self.slot_of.values())
         steps = self.region(region)
-        used = {self.slot_of[id(v)] for v in ir.used(region) if id(v) in self.slot_of}
-        stacks = {self.slot_of[id(v)] for v in ir.used(region) if isinstance(v.type, Stack) and id(v) in self.slot_of}
-        return steps, [LANES, *sorted(used & known - stacks)]
+        used = {self.slot_of.get(id(v)) for v in ir.used(region) if not isinstance(v.type, Stack)}
+        return steps, [LANES, *sorted(known & used)]
 
 
 def _uniform(type: Type, value: LaneValue) -> Any:
@@ -143,17 +142,13 @@ def _uniform(type: Type, value: LaneValue) -> Any:
 
 
 def _by_meaning(c: Any, stmt: ir.Stmt) -> Step:
-    row = stmt.row
-    if row.whole is not None and isinstance(stmt.args[0].type, Composite):
-        row = row.whole
+    row = stmt.row.on(stmt.args[0].type) if stmt.args else stmt.row
     if row.expand is not None:
         return linear(c, stmt, row)
-    extra = row.extra(stmt.attr)
     assert row.meaning is not None, f"{row.name} has no meaning"
-    alone, together = partial(row.meaning, **extra), row.vectorised and partial(row.vectorised, **extra)
-    (out,) = stmt.outs
-    compute = _each_lane(alone, ir.numeric(out).scalar.numpy.type) if together is None else together
-    chosen = _chosen(alone, compute, out.type, row.exact)
+    alone, (out,) = partial(row.meaning, **row.extra(stmt.attr)), stmt.outs
+    together = alone if row.vectorised else _each_lane(alone, ir.numeric(out).scalar.numpy.type)
+    chosen = _chosen(alone, together, out.type, row.exact)
     args, made = c.at(stmt.args), c.new(out)
     if isinstance(out.type, Composite):
         return _componentwise(chosen, args, made, out.type.size)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 from typing import Any
 
 import numpy as np
@@ -32,18 +33,10 @@ BIT_COUNT = row(
 )
 
 
-def _views() -> None:
-    sized = [s for s in SCALARS if s.kind in "fiu" and s.bits > 16]
-    for a in sized:
-        for b in sized:
-            if a.bits == b.bits and a is not b:
-                name = f"wb_bits_{a.name}_{b.name}"
-                helper(
-                    name, f"{b.c} {name}({a.c} x) {{ union {{ {a.c} from; {b.c} to; }} u; u.from = x; return u.to; }}"
-                )
-
-
-_views()
+for _a, _b in itertools.permutations([s for s in SCALARS if s.kind in "fiu" and s.bits > 16], 2):
+    if _a.bits == _b.bits:
+        _union = f"union {{ {_a.c} from; {_b.c} to; }} u; u.from = x; return u.to;"
+        helper(f"wb_bits_{_a.name}_{_b.name}", f"{_b.c} wb_bits_{_a.name}_{_b.name}({_a.c} x) {{ {_union} }}")
 
 
 def _cast_type(source: Type, attr: Scalar) -> Type:

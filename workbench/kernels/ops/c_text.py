@@ -53,14 +53,10 @@ def of_floats(name: str, text: str, c: str, suffix: str) -> None:
     helper(f"{name}{suffix}", re.sub(r"\bT\b", c, text.replace("F(", f"{suffix}(")))
 
 
-def _of_file() -> None:
-    for name, text in c_parts(__file__, "scalars.c").items():
-        for c, suffix in (("float", "f"), ("double", "")) if name.endswith("F") else (("", ""),):
-            of_floats(name.removesuffix("F"), text.rstrip(), c, suffix)
-
-
 _conversions()
-_of_file()
+for _name, _text in c_parts(__file__, "scalars.c").items():
+    for _c, _suffix in (("float", "f"), ("double", "")) if _name.endswith("F") else (("", ""),):
+        of_floats(_name.removesuffix("F"), _text.rstrip(), _c, _suffix)
 
 
 def c_small(template: str) -> Callable[..., str]:

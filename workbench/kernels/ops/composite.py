@@ -15,9 +15,9 @@ from typing import TYPE_CHECKING, Any
 
 from ..ir import Sort, kind
 from ..row import NO_GRADIENT, Numeric, Operand, Row, refuse
-from ..types import Composite, Scalar, Tile, Type, bool_, is_float
-from .row import ROWS, linear_tangent, overload, row, zero
-from .scalar import ADD, MOVES, TIMES, same_type
+from ..types import Composite, Scalar, Tile, Type, is_float
+from .row import ROWS, linear_tangent, overload, plus, row, zero
+from .scalar import MOVES, TIMES, same_type
 
 # ---- type rules
 
@@ -51,11 +51,15 @@ def one_type(
     return rule
 
 
-def floating(name: str, rule: Callable[..., Type]) -> Callable[..., Type]:
+def floating(
+    name: str, rule: Callable[..., Type], what: str = "floats", kinds: str = "f", instead: str = "float(...)"
+) -> Callable[..., Type]:
+    """The type rule, restricted to components of NumPy's `kinds`: floats."""
+
     def checked(*types: Type) -> Type:
         for t in types:
-            if isinstance(t, (Scalar, Composite)) and not is_float(t):
-                raise refuse(f"`{name}` takes floats, not {t}", slug="operand-type", instead="float(...)")
+            if isinstance(t, (Scalar, Composite)) and t.scalar.kind not in kinds:
+                raise refuse(f"`{name}` takes {what}, not {t}", slug="operand-type", instead=instead)
         return rule(*types)
 
     return checked
@@ -63,21 +67,10 @@ def floating(name: str, rule: Callable[..., Type]) -> Callable[..., Type]:
 
 def numbers(name: str, rule: Callable[..., Type]) -> Callable[..., Type]:
     """The type rule, restricted to numeric components (no bools)."""
-
-    def checked(*types: Type) -> Type:
-        for t in types:
-            if isinstance(t, (Scalar, Composite)) and t.scalar is bool_:
-                raise refuse(f"`{name}` takes numbers, not {t}", slug="operand-type", instead="a cast, as vec3i(...)")
-        return rule(*types)
-
-    return checked
+    return floating(name, rule, "numbers", "fiu", "a cast, as vec3i(...)")
 
 
 # ---- derivatives shared by rows
-
-
-def plus(a: Operand | None, b: Operand | None) -> Any:
-    return b if a is None else a if b is None else ADD(a, b)
 
 
 def all_zero(x: Operand) -> Any:
@@ -235,9 +228,7 @@ def _dual_row(of: Row) -> Row:
         halves = zip(types, operands[:n], operands[n:], strict=False)
         pairs = [_paired(v, t) if is_float(type) else v for type, v, t in halves]
         made = of.expand(*pairs, types=types[:n], out=out)
-        parts = made if isinstance(made, list) else [made]
-        tangents = [p.tangent for p in parts]
-        return tangents if isinstance(made, list) else tangents[0]
+        return [p.tangent for p in made] if isinstance(made, list) else made.tangent
 
     return row(
         f"d_{of.name}",

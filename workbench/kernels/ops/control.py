@@ -22,7 +22,7 @@ from ...errors import GradientError, LaunchError, Where
 from .. import ir
 from ..row import Effect
 from ..types import Stack, Type, int32
-from .row import row
+from .row import ROWS, row
 
 
 @dataclass(frozen=True)
@@ -78,6 +78,42 @@ def carried(loop: ir.Stmt) -> list[Carried]:
     counts, body = loop.row is FOR, loop.regions[-1]
     results = body.results[loop.attr.breaks :]
     return [Carried(*c) for c in zip(loop.outs, loop.args[3 * counts :], body.params[counts:], results, strict=True)]
+
+
+def deciding(stmt: ir.Stmt) -> list[ir.Value]:
+    """The values that decide which regions of a statement run, and how often: a condition, bounds, go on or not."""
+    if stmt.row is IF:
+        return [stmt.args[0]]
+    if stmt.row is not FOR and stmt.row is not WHILE:
+        return []
+    first = stmt.args[:3] if stmt.row is FOR else stmt.regions[0].results
+    return [*first, *stmt.regions[-1].results[: stmt.attr.breaks]]
+
+
+def flows(stmt: ir.Stmt) -> list[list[ir.Value]]:
+    """The values of each place that a statement with regions carries: first what comes in, then what may become it."""
+    first, last = stmt.regions[0], stmt.regions[-1]
+    if stmt.row is IF:
+        both = zip(first.results, last.results, stmt.outs, strict=True)
+        return [pair for a, b, out in both for pair in ([a, out], [b, out])]
+    if stmt.row is EACH or stmt.row is CALL:
+        params = first.params[len(stmt.attr.shape) :] if stmt.row is EACH else first.params
+        ins, outs = zip(stmt.args, params, strict=True), zip(first.results, stmt.outs, strict=True)
+        return [[source, target] for source, target in (*ins, *outs)]
+    counts = stmt.row is FOR
+    bounds = [[a, first.params[0]] for a in stmt.args[:3]] if counts else []
+    loops = zip(carried(stmt), first.params[counts:], strict=True)  # of a `while` the names in its test too
+    return bounds + [[source, x.param, p, x.out] for x, p in loops for source in (x.init, x.result)]
+
+
+def thread_number(rank: int) -> ir.Value:
+    """The number of the thread in a grid of so many axes, in row-major order."""
+    emit = ir.current().emit
+    number = emit(TID, attr=Tid(0))
+    for k in range(1, rank):
+        axis = emit(TID, attr=Tid(k))
+        number = ROWS["add"](ROWS["mul"](number, emit(DIM, attr=Tid(k))), axis)
+    return number
 
 
 # attr of `stack`: the Stack type. push(stack, v); pop(stack) -> v. Strictly last in, first out over all stacks.

@@ -1,6 +1,6 @@
 // Factors of 3x3 matrices with loops, as `decompositions.py` has them written out: parts that `c_text.c_texts` reads by
 // their names. T is the type of the numbers, F the suffix of its functions.
-//// SVD3
+//// wb_svd3
 void wb_svd3F(const T *m, T *out) {
     T size = 0, a[9];
     for (int32_t k = 0; k < 9; ++k) size = fabsF(m[k]) > size ? fabsF(m[k]) : size;
@@ -45,7 +45,7 @@ void wb_svd3F(const T *m, T *out) {
     out[11] = (u[2] * a[2] + u[5] * a[5] + u[8] * a[8]) * size;
 }
 
-//// EIG3
+//// wb_eig3
 void wb_eig3F(const T *m, T *out) {
     T size = 0, a[9];
     for (int32_t k = 0; k < 9; ++k) size = fabsF(m[k]) > size ? fabsF(m[k]) : size;

@@ -22,11 +22,11 @@ import numpy as np
 from ..ir import kind, numeric, type_as
 from ..row import Operand, Row, Singular, refuse
 from ..types import Matrix, Scalar, Type, float32, float64, scalar_of, vector
-from .c_text import c_texts, of_floats
-from .composite import floating, moved_by_some, multilinear, nothing_of_zero, plus
+from .c_text import c_parts, of_floats
+from .composite import floating, moved_by_some, multilinear, nothing_of_zero
 from .matrices import AXIAL, DETERMINANT, DIAG, GET_DIAG, INVERSE, MATMUL, MATVEC, OUTER, SKEW, TRACE, TRANSPOSE, square
 from .parts import JOIN, PART
-from .row import like, row, stop
+from .row import like, plus, row, stop
 from .scalar import (
     ABS,
     ADD,
@@ -196,15 +196,10 @@ def _qr3(m, types, out):
 # ---- the same as C with loops
 
 
-def _helpers() -> None:
-    """Entered for both types: T is the type, F the suffix of its functions."""
-    for scalar, suffix in ((float32, "f"), (float64, "")):
-        for name, text in zip(("wb_svd3", "wb_eig3"), c_texts(__file__, "decompositions.c", "SVD3 EIG3"), strict=True):
-            text = text.rstrip().replace("SWEEPS", str(SWEEPS)).replace("TINY", f"(T){_tiny(scalar)!r}")
-            of_floats(name, text, scalar.c, suffix)
-
-
-_helpers()
+for _scalar, _suffix in ((float32, "f"), (float64, "")):
+    for _name, _text in c_parts(__file__, "decompositions.c").items():
+        _text = _text.rstrip().replace("SWEEPS", str(SWEEPS)).replace("TINY", f"(T){_tiny(_scalar)!r}")
+        of_floats(_name, _text, _scalar.c, _suffix)
 
 # ---- derivatives
 

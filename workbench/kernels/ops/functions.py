@@ -13,22 +13,22 @@ import numpy as np
 from .. import ir
 from ..ir import kind
 from ..row import Operand, Row
-from ..types import Composite, Matrix, Small, is_float
+from ..types import Composite, Matrix, Quat, Small, Vector, is_float
 from . import matrices, memory, random, scalar, vectors
 from .bits import BIT_COUNT, cast
 from .conversions import convert, here, identity, quat_identity, truth
 from .decompositions import DECOMPOSITIONS
-from .matrices import TRANSPOSE
+from .matrices import INVERSE, TRANSPOSE
 from .noise import NOISES
-from .norms import NORMS
 from .operators import divide, multiply, power, unary
 from .rotations import ROTATIONS
 from .row import ROWS, stop
 from .samples import STATEFUL
+from .scalar import LE, SQRT, WHERE
 from .signatures import describe
 from .special import ERFCINV, ERFINV
 from .transforms import TRANSFORMS
-from .vectors import DOT
+from .vectors import DOT, LENGTH, LENGTH_SQ, UNSCALE
 
 
 def negation(x: Operand) -> Any:
@@ -53,7 +53,7 @@ def _folded(two: Row, one: Row) -> Callable[..., Any]:
 
 def where(cond: Operand, a: Operand, b: Operand) -> Any:
     """where(cond: bool, a: T, b: T) -> T: a where cond holds, else b. Both sides are computed; 0 * inf never counts."""
-    return scalar.WHERE(truth(cond), a, b)
+    return WHERE(truth(cond), a, b)
 
 
 _meant: dict[int, Any] = {}
@@ -137,6 +137,39 @@ def norm_l1(v: Operand) -> Any:
     return DOT(scalar.ABS(v), here(kind(v), 1))
 
 
+def _needs_vector(name: str, v: Operand) -> None:
+    if not isinstance(kind(v), (Vector, Quat)):
+        raise stop((v,), f"`{name}` takes a vector, not {kind(v)}", slug="operand-type")
+
+
+def norm_huber(v: Operand, delta: Operand = 1.0) -> Any:
+    """norm_huber(v: vector, delta: scalar = 1) -> scalar: |v|² / 2 up to delta, then delta (|v| - delta / 2)."""
+    _needs_vector("norm_huber", v)
+    square = LENGTH_SQ(v)
+    return WHERE(LE(square, delta * delta), 0.5 * square, (LENGTH(v) - 0.5 * delta) * delta)
+
+
+def norm_pseudo_huber(v: Operand, delta: Operand = 1.0) -> Any:
+    """norm_pseudo_huber(v: vector, delta: scalar = 1) -> scalar: delta sqrt(1 + |v|² / delta²), which is smooth."""
+    _needs_vector("norm_pseudo_huber", v)
+    return delta * SQRT(1.0 + LENGTH_SQ(v) / (delta * delta))
+
+
+def smooth_normalize(v: Operand, delta: Operand = 1.0) -> Any:
+    """smooth_normalize(v: vector, delta: scalar = 1) -> vector: v / norm_pseudo_huber(v, delta)."""
+    return UNSCALE(v, norm_pseudo_huber(v, delta))
+
+
+def div_approx(a: Operand, b: Operand) -> Any:
+    """div_approx(a, b) -> a / b: the exact quotient, on every backend."""
+    return divide(a, b)
+
+
+def inverse_approx(m: Operand) -> Any:
+    """inverse_approx(m: matrix) -> inverse(m): the exact one, on every backend."""
+    return INVERSE(m)
+
+
 _NAMED = (
     "add sub neg floordiv mod clamp abs sign step nonzero sin cos tan asin acos atan atan2 sinh cosh tanh exp log log2 "
     "log10 log1p expm1 sqrt rsqrt cbrt floor ceil trunc round rint frac isfinite isnan isinf degrees radians erf erfc "
@@ -157,12 +190,12 @@ BUILTINS: dict[str, Callable[..., Any]] = {
     "cw_mul": _componentwise("cw_mul", scalar.MUL),
     "cw_div": _componentwise("cw_div", scalar.DIV),
     **{f.__name__: f for f in (scalar.smoothstep, identity, quat_identity, matrix_from_cols, norm_l1)},
-    "norm_l2": vectors.LENGTH,
+    "norm_l2": LENGTH,
     "rand_init": random.rand_init,
     "unot": negation,
     **ROTATIONS,
     **TRANSFORMS,
-    **NORMS,
+    **{f.__name__: f for f in (norm_huber, norm_pseudo_huber, smooth_normalize, div_approx, inverse_approx)},
     **DECOMPOSITIONS,
     **NOISES,
     "cast": cast,

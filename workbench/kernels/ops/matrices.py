@@ -33,15 +33,10 @@ def _grid(m: list, cols: int) -> list[list]:
     return [m[k : k + cols] for k in range(0, len(m), cols)]
 
 
-def _transpose(m, types, out):
-    rows = _grid(m, types[0].cols)
-    return [r[j] for j in range(types[0].cols) for r in rows]
-
-
 TRANSPOSE = multilinear(
     "transpose",
     1,
-    expand=_transpose,
+    expand=lambda m, types, out: [x for j in range(types[0].cols) for x in m[j :: types[0].cols]],
     adjoint=lambda g, y, m: (TRANSPOSE(g),),
     linear=True,
     type=one_type("transpose", Matrix, "a matrix", lambda t: matrix((t.cols, t.rows), t.scalar)),

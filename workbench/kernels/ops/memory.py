@@ -15,7 +15,7 @@ from typing import Any
 import numpy as np
 
 from ..row import NO_GRADIENT, Effect, Row, refuse
-from ..types import Array, Composite, Scalar, Type, int32, int64, is_int
+from ..types import Array, Composite, Type, int32, int64, is_int
 from .row import row
 from .scalar import ADD, BIT_AND, BIT_OR, BIT_XOR, EQ, MAX, MIN, SUB, WHERE
 
@@ -29,10 +29,6 @@ def _indexed(array: Type, indices: tuple[Type, ...]) -> Array:
         if not is_int(i):
             raise refuse(f"an index must be an integer, not {i}", slug="index-type", instead="int(...)")
     return array
-
-
-def _load(array: Type, *indices: Type) -> Type:
-    return _indexed(array, indices).dtype
 
 
 def _value(array: Type, *rest: Type) -> Array:
@@ -66,7 +62,7 @@ def _shape(array: Type, attr: int) -> Type:
     return int32
 
 
-LOAD = row("load", type=_load, effect=Effect.READS, facts="exact moves cheap")
+LOAD = row("load", type=lambda array, *i: _indexed(array, i).dtype, effect=Effect.READS, facts="exact moves cheap")
 STORE = row("store", type=_store, effect=Effect.WRITES, sign="=")
 COMPONENTS = row("components", type=_components, cheap=True, cost=0)
 SHAPE = row("shape", type=_shape, facts="typed_by_attr cheap", cost=0)
@@ -123,17 +119,12 @@ ROLLBACK = row("rollback", type=lambda mark: None, effect=Effect.IO)
 ATOMICS = (ATOMIC_ADD, ATOMIC_SUB, ATOMIC_MIN, ATOMIC_MAX, ATOMIC_EXCH, ATOMIC_CAS, ATOMIC_AND, ATOMIC_OR, ATOMIC_XOR)
 
 
-def _wrap(i: Type, n: Type) -> Type:
-    assert isinstance(i, Scalar)
-    return i
-
-
 WRAP = row(
     "wrap",
-    type=_wrap,
+    type=lambda i, n: i,
     cheap=True,
-    meaning=lambda i, n: i + type(i)(n) if i < 0 else i,
-    vectorised=lambda i, n: np.where(i < 0, i + n.astype(i.dtype), i),
+    meaning=lambda i, n: np.where(i < 0, i + n.astype(i.dtype), i),
+    vectorised=True,
     c="({0} < 0 ? {0} + {1} : {0})",
 )
 

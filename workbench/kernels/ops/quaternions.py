@@ -5,13 +5,15 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
-from ..ir import kind, numeric
-from ..row import Operand, refuse
+from ..ir import numeric
+from ..row import Operand, Row, refuse
 from ..types import Quat, Scalar, Type, Vector, matrix, quaternion, vector
 from .composite import curved, floating, multilinear, one_type, passed, passing, scalars_agree, wants
 from .matrices import AXIAL, MATVEC, TRACE, TRANSPOSE
+from .parts import JOIN, PART
+from .row import ROWS
 from .scalar import ADD, COS, SIN, TIMES
-from .vectors import CONSTRUCT, CROSS, DOT, EXTRACT, SCALE, cross_product, sum_of_products
+from .vectors import CROSS, DOT, EXTRACT, SCALE, cross_product, sum_of_products
 
 
 def _quats(name: str, result: Callable[[Quat], Type]) -> Callable[..., Type]:
@@ -56,7 +58,7 @@ def _rotate_type(name: str) -> Callable[..., Type]:
     return rule
 
 
-def _rotate(q, v, sign: int = 1) -> list:
+def _rotate(q, v, sign: float) -> list:
     """(2 w^2 - 1) v + 2 w u x v + 2 u (u . v) with q = (u, w); sign -1: by the conjugate."""
     u, w = q[:3], q[3]
     plain, along, turned = 2.0 * w * w - 1.0, 2.0 * sum_of_products(u, v), cross_product(u, v)
@@ -64,15 +66,19 @@ def _rotate(q, v, sign: int = 1) -> list:
     return [v[i] * plain + turned[i] * turn + u[i] * along for i in range(3)]
 
 
-def _parts(q: Operand) -> tuple[Any, Any]:
-    """Imaginary vector and real part of a whole quaternion."""
-    scalar = numeric(q).scalar
-    u = CONSTRUCT(*[EXTRACT(q, attr=(i,)) for i in range(3)], attr=vector(3, scalar))
-    return u, EXTRACT(q, attr=(3,))
+def imaginary(q: Operand) -> Any:
+    """(x, y, z) of a quaternion."""
+    return PART(q, attr=(0, vector(3, numeric(q).scalar)))
 
 
-def _quat(u: Operand, w: Operand) -> Any:
-    return CONSTRUCT(*[EXTRACT(u, attr=(i,)) for i in range(3)], w, attr=quaternion(kind(w)))
+def real(q: Operand) -> Any:
+    """w of a quaternion."""
+    return EXTRACT(q, attr=(3,))
+
+
+def joined(u: Operand, w: Operand) -> Any:
+    """The quaternion of these."""
+    return JOIN(u, w, attr=quaternion(numeric(u).scalar))
 
 
 def _with(g: Operand, v: Operand) -> Any:
@@ -81,29 +87,27 @@ def _with(g: Operand, v: Operand) -> Any:
 
 
 def _adjoint_rotate(g: Operand, q: Operand, v: Operand, sign: float) -> Any:
-    u, w = _parts(q)
+    u, w = imaginary(q), real(q)
     turn = passed(CROSS, 1)(v, g)
     dw = TIMES(_with(g, v), 4.0 * w) + sign * 2.0 * _with(turn, u)
     du = ADD(TIMES(turn, sign * 2.0 * w), SCALE(ADD(TIMES(g, DOT(u, v)), TIMES(_with(g, u), v)), 2.0))
-    return _quat(du, dw)
+    return joined(du, dw)
 
 
-QUAT_ROTATE = curved(
-    "quat_rotate",
-    type=_rotate_type("quat_rotate"),
-    expand=lambda q, v, types, out: _rotate(q, v),
-    adjoint=lambda g, y, q, v: (_adjoint_rotate(g, q, v, 1.0), passed(QUAT_ROTATE_INV, 1)(q, g)),
-    exact=True,
-)
-QUAT_ROTATE_INV = curved(
-    "quat_rotate_inv",
-    type=_rotate_type("quat_rotate_inv"),
-    expand=lambda q, v, types, out: _rotate(q, v, -1),
-    adjoint=lambda g, y, q, v: (_adjoint_rotate(g, q, v, -1.0), passed(QUAT_ROTATE, 1)(q, g)),
-    exact=True,
-)
-passing(QUAT_ROTATE, 1)
-passing(QUAT_ROTATE_INV, 1)
+def _rotating(name: str, sign: float, back: str) -> Row:
+    made = curved(
+        name,
+        type=_rotate_type(name),
+        expand=lambda q, v, types, out: _rotate(q, v, sign),
+        adjoint=lambda g, y, q, v: (_adjoint_rotate(g, q, v, sign), ROWS[f"{back}_1"](q, g)),
+        exact=True,
+    )
+    passing(made, 1)
+    return made
+
+
+QUAT_ROTATE = _rotating("quat_rotate", 1.0, "quat_rotate_inv")
+QUAT_ROTATE_INV = _rotating("quat_rotate_inv", -1.0, "quat_rotate")
 
 
 def _quat_matrix(q, types, out):
@@ -124,10 +128,10 @@ def _quat_matrix(q, types, out):
 
 
 def _adjoint_quat_matrix(g, y, q):
-    u, w = _parts(q)
+    u, w = imaginary(q), real(q)
     axial = AXIAL(g)
     du = ADD(TIMES(axial, 2.0 * w), SCALE(passed(MATVEC, 0)(ADD(g, TRANSPOSE(g)), u), 2.0))
-    return (_quat(du, TIMES(TRACE(g), 4.0 * w) + 2.0 * _with(axial, u)),)
+    return (joined(du, TIMES(TRACE(g), 4.0 * w) + 2.0 * _with(axial, u)),)
 
 
 QUAT_TO_MATRIX = curved(
@@ -152,7 +156,7 @@ def _axis_angle(axis, angle, types, out):
 
 
 def _adjoint_axis_angle(g, y, axis, angle):
-    u, w = _parts(g)
+    u, w = imaginary(g), real(g)
     s, c = SIN(0.5 * angle), COS(0.5 * angle)
     return TIMES(u, s), 0.5 * (TIMES(_with(u, axis), c) - TIMES(w, s))
 

@@ -15,7 +15,6 @@ import numpy as np
 from ..ir import kind
 from ..row import Operand, refuse
 from ..types import Scalar, Type, float32, int32, is_int, uint32
-from . import vectorised
 from .row import row, stop
 from .scalar import ADD, CAST, COS, LOG, PYMOD, RSHIFT, SQRT, SUB
 
@@ -27,12 +26,12 @@ def _pcg_type(state: Type) -> Type:
 
 
 def _pcg(state):
-    b = (int(state) * 747796405 + 2891336453) & 0xFFFFFFFF
-    c = (((b >> ((b >> 28) + 4)) ^ b) * 277803737) & 0xFFFFFFFF
-    return np.uint32((c >> 22) ^ c)
+    b = state * np.uint32(747796405) + np.uint32(2891336453)
+    c = ((b >> ((b >> np.uint32(28)) + np.uint32(4))) ^ b) * np.uint32(277803737)
+    return (c >> np.uint32(22)) ^ c
 
 
-PCG = row("pcg", type=_pcg_type, meaning=_pcg, vectorised=vectorised.pcg, c="wb_pcg({0})")
+PCG = row("pcg", type=_pcg_type, meaning=_pcg, vectorised=True, c="wb_pcg({0})")
 
 
 def _draws(state, attr):

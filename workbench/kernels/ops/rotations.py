@@ -16,12 +16,11 @@ from ..row import Operand
 from ..types import Matrix, Quat, Type, Vector, quaternion, vector
 from . import control
 from .conversions import Whole, here, static_number
-from .parts import JOIN, PART
-from .quaternions import QUAT_INVERSE, QUAT_MUL
+from .quaternions import QUAT_INVERSE, QUAT_MUL, imaginary, joined, real
 from .row import stop
 from .scalar import ABS, ADD, ASIN, ATAN2, CLAMP, COS, DIV, EQ, GE, GT, LT, NEG, SIN, SQRT, WHERE
 from .signatures import called_by_users
-from .vectors import CONSTRUCT, CROSS, DOT, EXTRACT, LENGTH, LENGTH_SQ, NORMALIZE, SCALE
+from .vectors import CONSTRUCT, CROSS, DOT, EXTRACT, LENGTH, LENGTH_SQ, NORMALIZE, SCALE, components
 
 
 def wanted(name: str, what: str, right: bool, *values: Operand) -> None:
@@ -37,24 +36,6 @@ def _is_point(t: Type) -> bool:
 
 def _one_quat(name: str, q: Operand) -> None:
     wanted(name, "a quaternion", isinstance(kind(q), Quat), q)
-
-
-def imaginary(q: Operand) -> Any:
-    """(x, y, z) of a quaternion."""
-    return PART(q, attr=(0, vector(3, numeric(q).scalar)))
-
-
-def real(q: Operand) -> Any:
-    """w of a quaternion."""
-    return EXTRACT(q, attr=(3,))
-
-
-def _quat(u: Operand, w: Operand) -> Any:
-    return JOIN(u, w, attr=quaternion(numeric(u).scalar))
-
-
-def _components(q: Operand) -> list[Any]:
-    return [EXTRACT(q, attr=(k,)) for k in range(numeric(q).size)]
 
 
 def quat_from_matrix(m: Operand) -> Any:
@@ -115,7 +96,7 @@ def quat_from_rotation_vector(w: Operand) -> Any:
     half = SQRT(WHERE(near, here(kind(x), 1), x))
     sine = WHERE(near, _series(x, 1.0, -1.0 / 6.0, 1.0 / 120.0, -1.0 / 5040.0, 1.0 / 362880.0), DIV(SIN(half), half))
     cosine = WHERE(near, _series(x, 1.0, -0.5, 1.0 / 24.0, -1.0 / 720.0, 1.0 / 40320.0), COS(half))
-    return _quat(SCALE(w, 0.5 * sine), cosine)
+    return joined(SCALE(w, 0.5 * sine), cosine)
 
 
 def quat_to_rotation_vector(q: Operand) -> Any:
@@ -158,13 +139,13 @@ def quat_between_vectors(a: Operand, b: Operand) -> Any:
     a, b = NORMALIZE(a), NORMALIZE(b)
     both = ADD(a, b)  # next to opposite vectors it is exact, as cross(a, b) and 1 + dot(a, b) are not
     c, half = CROSS(a, both), 0.5 * LENGTH_SQ(both)
-    x, y, z = _components(a)
+    x, y, z = components(a)
     flat = LT(ABS(x), 0.6)
     zero = here(numeric(a).scalar, 0)
     across = NORMALIZE(CONSTRUCT(WHERE(flat, zero, z), WHERE(flat, z, zero), NEG(WHERE(flat, y, x)), attr=kind(a)))
     opposite = LT(half, 8.0 * float(np.finfo(numeric(a).scalar.numpy).eps) ** 2)  # then all of `both` is rounding
-    turned = _quat(across, zero)
-    return WHERE(opposite, turned, NORMALIZE(_quat(c, half)))
+    turned = joined(across, zero)
+    return WHERE(opposite, turned, NORMALIZE(joined(c, half)))
 
 
 def quat_twist(axis: Operand, q: Operand) -> Any:
@@ -174,7 +155,7 @@ def quat_twist(axis: Operand, q: Operand) -> Any:
     better than another: it gives the identity, with derivative 0.
     """
     _about("quat_twist", axis, q)
-    made = _quat(SCALE(axis, DOT(imaginary(q), axis)), real(q))
+    made = joined(SCALE(axis, DOT(imaginary(q), axis)), real(q))
     nothing = EQ(LENGTH_SQ(made), 0.0)
     return WHERE(nothing, here(kind(q), (0, 0, 0, 1)), NORMALIZE(made))
 
@@ -220,7 +201,7 @@ def quat_to_rpy(q: Operand) -> Any:
     Where pitch is a quarter turn, roll and yaw turn about one axis: neither has a derivative there, and none is finite.
     """
     _one_quat("quat_to_rpy", q)
-    x, y, z, w = _components(q)
+    x, y, z, w = components(q)
     roll = ATAN2(2.0 * (w * x + y * z), 1.0 - 2.0 * (x * x + y * y))
     pitch = ASIN(CLAMP(2.0 * (w * y - z * x), here(numeric(q).scalar, -1), here(numeric(q).scalar, 1)))
     yaw = ATAN2(2.0 * (w * z + x * y), 1.0 - 2.0 * (y * y + z * z))
@@ -283,7 +264,7 @@ def quat_to_euler(q: Operand, i: Whole, j: Whole, k: Whole) -> Any:
     i, j, k = _axes("quat_to_euler", (i, j, k))
     third = 3 - i - j
     sign = 1.0 if (i, j, third) in ((0, 1, 2), (1, 2, 0), (2, 0, 1)) else -1.0
-    part, w = _components(q)[:3], real(q)
+    part, w = components(q)[:3], real(q)
     a, b, c, d = w, part[i], part[j], part[third] * sign
     if k != i:
         a, b, c, d = a - c, b + d, c + a, d - b

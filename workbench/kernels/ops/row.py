@@ -18,15 +18,18 @@ ROWS: dict[str, Row] = {ir.CONST.name: ir.CONST}
 DOCS = paragraphs("rows.txt")  # what the rows do, by their names
 
 
+def plus(a: Operand | None, b: Operand | None) -> Any:
+    """The sum of two derivatives, of which None is 0."""
+    return b if a is None else a if b is None else ROWS["add"](a, b)
+
+
 def diagonal(adjoint: Callable[..., Any]) -> Callable[..., Any]:
     """The tangent of a rule whose Jacobians are diagonal: each of them equals its transpose."""
 
     def tangent(ts, y, *args, **attr):
         total = None
         for i, t in enumerate(ts):
-            part = None if t is None else adjoint(t, y, *args, **attr)[i]
-            if part is not None:
-                total = part if total is None else ROWS["add"](total, part)
+            total = plus(total, None if t is None else adjoint(t, y, *args, **attr)[i])
         return total
 
     return tangent
@@ -54,9 +57,7 @@ def row(name: str, facts: str = "", **fields: Any) -> Row:
         fields.setdefault("tangent", linear_tangent(name))
     if callable(adjoint) and fields.get("expand") is None:
         fields.setdefault("tangent", diagonal(adjoint))
-    vectors = fields.get("elementwise", False) or isinstance(fields.get("meaning"), np.ufunc)
-    if fields.setdefault("vectorised", vectors or None) is True:
-        fields["vectorised"] = fields.get("meaning")
+    fields.setdefault("vectorised", fields.get("elementwise", False) or isinstance(fields.get("meaning"), np.ufunc))
     fields.setdefault("doc", DOCS.get(name, ""))
     made = Row(name, **fields)
     assert name not in ROWS, f"two rows named {name}"

@@ -67,30 +67,23 @@ def sample_unit_disk(state: Operand) -> Drawn:
     return CONSTRUCT(r * x, r * y, attr=_VEC2), state
 
 
-def _sample(name: str, what: str, draw: Callable[[Operand], Drawn]) -> Callable[[Operand], Drawn]:
-    def sample(state: Operand) -> Drawn:
-        return draw(state)
-
-    sample.__name__ = sample.__qualname__ = name
-    sample.__doc__ = f"{name}(state) -> {what}."
-    return sample
+def _sample(name: str, what: str, draw: Any) -> Any:
+    draw.__name__ = draw.__qualname__ = name
+    draw.__doc__ = f"{name}(state) -> {what}."
+    return draw
 
 
-sample_unit_sphere_surface = _sample(
-    "sample_unit_sphere_surface", "vec3 of length 1", lambda state: _polar(state, 2.0, False)
-)
-sample_unit_sphere = _sample("sample_unit_sphere", "vec3 of length up to 1", lambda state: _polar(state, 2.0, True))
-sample_unit_hemisphere_surface = _sample(
-    "sample_unit_hemisphere_surface", "vec3 of length 1 with z >= 0", lambda state: _polar(state, 1.0, False)
-)
-sample_unit_hemisphere = _sample(
-    "sample_unit_hemisphere", "vec3 of length up to 1 with z >= 0", lambda state: _polar(state, 1.0, True)
-)
 _INSIDE = "with components from -1/2 to 1/2"
-sample_unit_square = _sample("sample_unit_square", f"vec2 {_INSIDE}", lambda state: _box(state, _VEC2))
-sample_unit_cube = _sample("sample_unit_cube", f"vec3 {_INSIDE}", lambda state: _box(state, _VEC3))
-sample_unit_hypercube = _sample("sample_unit_hypercube", f"vec4 {_INSIDE}", lambda state: _box(state, _VEC4))
-
+_DRAWN: dict[str, tuple[str, Callable[[Operand], Drawn]]] = {  # what they give, and how
+    "sample_unit_sphere_surface": ("vec3 of length 1", lambda state: _polar(state, 2.0, False)),
+    "sample_unit_sphere": ("vec3 of length up to 1", lambda state: _polar(state, 2.0, True)),
+    "sample_unit_hemisphere_surface": ("vec3 of length 1 with z >= 0", lambda state: _polar(state, 1.0, False)),
+    "sample_unit_hemisphere": ("vec3 of length up to 1 with z >= 0", lambda state: _polar(state, 1.0, True)),
+    "sample_unit_square": (f"vec2 {_INSIDE}", lambda state: _box(state, _VEC2)),
+    "sample_unit_cube": (f"vec3 {_INSIDE}", lambda state: _box(state, _VEC3)),
+    "sample_unit_hypercube": (f"vec4 {_INSIDE}", lambda state: _box(state, _VEC4)),
+}
+globals().update({name: _sample(name, *how) for name, how in _DRAWN.items()})  # found there again by pickle
 _SAMPLES = called_by_users(__name__)
 for _name, _drawn in _SAMPLES.items():
     _size = re.search(r"-> vec(\d)", _drawn.__doc__ or "")

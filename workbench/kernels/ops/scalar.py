@@ -19,9 +19,9 @@ from .. import ir
 from ..ir import kind, numeric
 from ..row import Numeric, Operand, Row, Singular, refuse
 from ..types import Composite, Scalar, Type, bool_, float64, is_float, is_int
-from . import sines, vectorised
+from . import sines
 from .c_text import c_abs, c_cast, c_div, c_floordiv, c_lshift, c_pymod, c_rshift, c_small
-from .row import DOCS, ROWS, diagonal, row, zero
+from .row import DOCS, ROWS, diagonal, plus, row, zero
 
 # ---- type rules
 
@@ -148,35 +148,24 @@ def _of_numbers(name: str, **facts: Any) -> Row:
 def _comparison(name: str, sign: str, meaning: Callable[..., Any], whole: Row | None = None) -> Row:
     """Of scalars; `whole` takes over for composites, which have no order."""
     rule, c = _rule_compare(sign, ordered=whole is None), f"{{0}} {sign} {{1}}"
-    return row(name, sign=sign, type=rule, meaning=meaning, vectorised=True, c=c, whole=whole, facts="exact cheap")
+    return row(name, sign=sign, type=rule, meaning=meaning, c=c, whole=whole, facts="exact cheap vectorised")
 
 
-def _logical(name: str, sign: str, meaning: Callable[..., Any], vectorised: np.ufunc, c: str) -> Row:
-    return row(
-        name,
-        sign=sign,
-        type=_rule_bools(sign.strip()),
-        meaning=meaning,
-        vectorised=vectorised,
-        c=c,
-        facts="exact cheap",
-    )
+def _logical(name: str, sign: str, meaning: np.ufunc, c: str) -> Row:
+    return row(name, sign=sign, type=_rule_bools(sign.strip()), meaning=meaning, c=c, facts="exact cheap")
 
 
 LT = _comparison("lt", "<", lambda a, b: a < b)
 LE = _comparison("le", "<=", lambda a, b: a <= b)
 GT = _comparison("gt", ">", lambda a, b: a > b)
 GE = _comparison("ge", ">=", lambda a, b: a >= b)
-LOGICAL_AND = _logical("logical_and", "and", lambda a, b: bool(a) and bool(b), np.logical_and, "{0} && {1}")
-LOGICAL_OR = _logical("logical_or", "or", lambda a, b: bool(a) or bool(b), np.logical_or, "{0} || {1}")
-LOGICAL_NOT = _logical("logical_not", "not ", lambda a: not a, np.logical_not, "!{0}")
+LOGICAL_AND = _logical("logical_and", "and", np.logical_and, "{0} && {1}")
+LOGICAL_OR = _logical("logical_or", "or", np.logical_or, "{0} || {1}")
+LOGICAL_NOT = _logical("logical_not", "not ", np.logical_not, "!{0}")
 
 
 def _all_equal(a, b, types, out):
-    total = None
-    for x, y in zip(a, b, strict=True):
-        total = EQ(x, y) if total is None else LOGICAL_AND(total, EQ(x, y))
-    return total
+    return reduce(LOGICAL_AND, map(EQ, a, b))
 
 
 ALL_EQ = row("all_eq", type=_rule_compare("==", False), expand=_all_equal)
@@ -203,8 +192,7 @@ WHERE = row(
     "where",
     type=_where_type,
     facts="elementwise linear exact cheap",
-    meaning=lambda cond, a, b: a if cond else b,
-    vectorised=np.where,
+    meaning=lambda cond, a, b: np.where(cond, a, b),
     c="{0} ? {1} : {2}",
     adjoint=lambda g, y, cond, a, b: (None, WHERE(cond, g, zero(g)), WHERE(cond, zero(g), g)),
 )
@@ -328,26 +316,23 @@ def _times(g, f):
     return np.where(g == 0, np.copysign(np.zeros_like(g * f), g), g * f)
 
 
-def _contracted(h: Operand, by: Operand, of: Operand) -> Any:
+def contracted(h: Operand, by: Operand, of: Operand) -> Any:
     """The adjoint h * by of operand `of`, summed over components where `of` is a scalar beside a composite."""
     whole = isinstance(kind(h), Composite) and not isinstance(kind(of), Composite)
     return ROWS["dot_0"](h, by) if whole else TIMES(h, by)
 
 
 def _adjoint_product(h, y, g, f):
-    return _contracted(h, f, g), _contracted(h, g, f)
+    return contracted(h, f, g), contracted(h, g, f)
 
 
 def product_tangent(ts, a, b):
     """The tangent of a * b for scalars, composites by component, or a composite and a scalar."""
-    parts = [MOVES(t, other) for t, other in zip(ts, (b, a), strict=True) if t is not None]
-    return ADD(*parts) if len(parts) == 2 else parts[0] if parts else None
+    return plus(*[None if t is None else MOVES(t, other) for t, other in zip(ts, (b, a), strict=True)])
 
 
 def _tangent_over(ts, y, g, f):
-    first = None if ts[0] is None else OVER(ts[0], f)
-    second = None if ts[1] is None else NEG(MOVES(OVER(ts[1], f), y))
-    return second if first is None else first if second is None else ADD(first, second)
+    return plus(None if ts[0] is None else OVER(ts[0], f), None if ts[1] is None else NEG(MOVES(OVER(ts[1], f), y)))
 
 
 TIMES = row(
@@ -377,7 +362,7 @@ OVER = row(
     shown=DIV,
     c="{0} == 0 ? 0 : {0} / {1}",
     meaning=_zero_or(lambda g, f: g / f, lambda g, f: g == 0),
-    adjoint=lambda h, y, g, f: (OVER(h, f), NEG(OVER(_contracted(h, y, f), f))),
+    adjoint=lambda h, y, g, f: (OVER(h, f), NEG(OVER(contracted(h, y, f), f))),
     tangent=_tangent_over,
     cost=8,
 )
@@ -387,21 +372,18 @@ def _floordiv(a, b):
     """a // b: of floats as in CPython (float_floor_div in Objects/floatobject.c), to the last bit."""
     if a.dtype.kind != "f":
         return np.floor_divide(a, b)
-    if b == 0:
-        return a / b
     r = np.fmod(a, b)
     q = (a - r) / b
-    if r != 0 and (b < 0) != (r < 0):
-        q -= 1
+    q = np.where((r != 0) & ((b < 0) != (r < 0)), q - 1, q)
     n = np.floor(q)
-    return np.copysign(0 * n, a / b) if q == 0 else n + 1 if q - n > 0.5 else n
+    return np.where(b == 0, a / b, np.where(q == 0, np.copysign(0 * n, a / b), np.where(q - n > 0.5, n + 1, n)))
 
 
 def _pymod(a, b):
     if a.dtype.kind != "f":
         return np.remainder(a, b)
     r = np.fmod(a, b)
-    return np.copysign(r, b) if r == 0 else r + b if (b < 0) != (r < 0) else r
+    return np.where(r == 0, np.copysign(r, b), np.where((b < 0) != (r < 0), r + b, r))
 
 
 def _adjoint_mod(g, y, a, b):
@@ -409,17 +391,9 @@ def _adjoint_mod(g, y, a, b):
     return g, NEG(TIMES(g, RINT(DIV(SUB(a, y), b)))) if is_float(kind(a)) else None
 
 
-FLOORDIV = row(
-    "floordiv", sign="//", type=_rule_scalars("//"), meaning=_floordiv, vectorised=vectorised.floordiv, c=c_floordiv
-)
+FLOORDIV = row("floordiv", sign="//", type=_rule_scalars("//"), meaning=_floordiv, vectorised=True, c=c_floordiv)
 PYMOD = row(
-    "pymod",
-    sign="%",
-    type=_rule_scalars("%"),
-    meaning=_pymod,
-    vectorised=vectorised.pymod,
-    c=c_pymod,
-    adjoint=_adjoint_mod,
+    "pymod", sign="%", type=_rule_scalars("%"), meaning=_pymod, vectorised=True, c=c_pymod, adjoint=_adjoint_mod
 )
 MOD = _of_numbers("mod", meaning=np.fmod, adjoint=_adjoint_mod, c=c_div("{0} % {1}", "0", "fmod{f}({0}, {1})"))
 
@@ -458,9 +432,8 @@ def _pow(x, p):
 
     It divides for p = -1 where all have that exponent, and not where each has its own.
     """
-    if p == 0.5:
-        return -x if x == -np.inf else np.sqrt(x) + 0
-    return x * x if p == 2 else 1 / x if p == -1 else np.power(x, p)
+    root = np.where(x == -np.inf, -x, np.sqrt(x) + 0)
+    return np.where(p == 0.5, root, np.where(p == 2, x * x, np.where(p == -1, 1 / x, np.power(x, p))))
 
 
 def _c_pow(types, x, p):
@@ -476,7 +449,7 @@ POW = row(
     "pow",
     type=rule_floats("pow"),
     meaning=_pow,
-    vectorised=vectorised.pow,
+    vectorised=True,
     c=_c_pow,
     adjoint=_adjoint_pow,
     singular=_unbounded(
@@ -514,8 +487,8 @@ CLAMP = row(
     type=_rule_scalars("clamp"),
     adjoint=_adjoint_clamp,
     exact=True,
-    meaning=lambda x, lo, hi: hi if hi < lo or hi < x else lo if x < lo else x,
-    vectorised=lambda x, lo, hi: np.where((hi < lo) | (hi < x), hi, np.where(x < lo, lo, x)),
+    meaning=lambda x, lo, hi: np.where((hi < lo) | (hi < x), hi, np.where(x < lo, lo, x)),
+    vectorised=True,
     c="({2} < {1} || {2} < {0}) ? {2} : {0} < {1} ? {1} : {0}",
 )
 ABS = _of_numbers(
@@ -616,11 +589,10 @@ def _function(
     meaning: Callable[..., Any],
     adjoint: Callable[..., Any] | None = None,
     c: str | Callable[..., str] = "",
-    vectorised: bool | Callable[..., Any] | None = True,
     **facts: Any,
 ) -> Row:
     """A function of one float; without `c`, one of C's math library by that name."""
-    facts = {"vectorised": vectorised, **(facts if c else {**_LIBRARY, **facts})}
+    facts = {"vectorised": True, **(facts if c else {**_LIBRARY, **facts})}
     return row(
         name,
         type=rule_floats(name),
@@ -634,7 +606,7 @@ def _function(
 
 def _round(x):
     t = np.trunc(x)
-    return t + np.copysign(x * 0 + 1, x) if abs(x - t) >= 0.5 else t
+    return np.where(abs(x - t) >= 0.5, t + np.copysign(x * 0 + 1, x), t)
 
 
 def _of_python(f: Callable[[float], float]) -> Callable[[Any], Any]:
@@ -729,10 +701,10 @@ CBRT = _function(
     singular=_unbounded(_at_zero, "cbrt", "0", "a branch that keeps 0 out"),
 )
 ERF = _function(
-    "erf", _of_python(math.erf), lambda g, y, x: (TIMES(g * (2.0 / math.sqrt(math.pi)), _bell(x)),), vectorised=None
+    "erf", _of_python(math.erf), lambda g, y, x: (TIMES(g * (2.0 / math.sqrt(math.pi)), _bell(x)),), vectorised=False
 )
 ERFC = _function(
-    "erfc", _of_python(math.erfc), lambda g, y, x: (TIMES(g * (-2.0 / math.sqrt(math.pi)), _bell(x)),), vectorised=None
+    "erfc", _of_python(math.erfc), lambda g, y, x: (TIMES(g * (-2.0 / math.sqrt(math.pi)), _bell(x)),), vectorised=False
 )
 
 
@@ -746,7 +718,7 @@ RADIANS = _times_constant("radians", math.pi / 180)
 FLOOR = _function("floor", np.floor, **_INSTRUCTION)
 CEIL = _function("ceil", np.ceil, **_INSTRUCTION)
 TRUNC = _function("trunc", np.trunc, **_INSTRUCTION)
-ROUND = _function("round", _round, vectorised=vectorised.round)
+ROUND = _function("round", _round)
 RINT = row(
     "rint", type=rule_floats("rint", composite=True), elementwise=True, meaning=np.rint, c="rint{f}({0})", cost=8
 )
@@ -760,10 +732,7 @@ def _test(name: str, meaning: Callable[..., Any], c: str, every: bool) -> Row:
     def rule(x: Type) -> Type:
         return (rule_floats(name, composite=True)(x), bool_)[1]
 
-    def expand(parts: list, types: object, out: object) -> Any:
-        return reduce(joined, [one(x) for x in parts])
-
-    whole = row(f"{name}_of", type=rule, expand=expand)
+    whole = row(f"{name}_of", type=rule, expand=lambda parts, types, out: reduce(joined, [one(x) for x in parts]))
     one = row(name, type=rule, meaning=meaning, c=c, whole=whole)
     return one
 
@@ -809,10 +778,11 @@ COPYSIGN = row(
 # ---- powers of two, by which rows scale without a rounding
 
 
-def _even(x: np.floating, attr: int) -> Any:
+def _even(x: np.floating | np.ndarray, attr: int) -> Any:
     info = np.finfo(x.dtype)
-    e = info.maxexp if not np.isfinite(x) else info.minexp - 1 if x == 0 else max(np.frexp(x)[1] - 1, info.minexp - 1)
-    return np.ldexp(x.dtype.type(1), int(min(max(attr - int(e), info.minexp), -info.minexp)))
+    e = np.where(x == 0, info.minexp - 1, np.maximum(np.frexp(x)[1] - 1, info.minexp - 1))
+    e = np.where(np.isfinite(x), e, info.maxexp)
+    return np.ldexp(x.dtype.type(1), np.clip(attr - e, info.minexp, -info.minexp).astype(np.int32))
 
 
 EVEN = row(
@@ -820,7 +790,7 @@ EVEN = row(
     type=lambda x, attr: rule_floats("even")(x),
     facts="typed_by_attr exact cheap",
     meaning=_even,
-    vectorised=vectorised.even,
+    vectorised=True,
     c=lambda types, x, attr: f"wb_even{'' if types[0].bits == 64 else 'f'}({x}, {attr})",
 )
 

@@ -237,14 +237,9 @@ def _best(t: np.ndarray, attr: str) -> Any:
     return best
 
 
-def _best_type(t: Type, attr: str) -> Type:
-    tile_of(f"tile_arg{attr}", t)
-    return int32
-
-
 BEST = row(
     "tile_best",
-    type=_best_type,
+    type=lambda t, attr: (tile_of(f"tile_arg{attr}", t), int32)[1],
     facts="typed_by_attr exact",
     meaning=_best,
     block=lambda types, type, out, t, attr: (
@@ -364,9 +359,3 @@ def _transform(name: str, onto: int | None, cost: int) -> Row:
 
 FFT = _transform("fft", 0, 64)
 DFT = _transform("dft", None, 256)
-
-
-def fourier(tile: Tile) -> Row:
-    """The row for tiles of this length."""
-    n = tile.dims[-1]
-    return DFT if n & (n - 1) else FFT

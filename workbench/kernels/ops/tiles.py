@@ -60,10 +60,6 @@ def _at(dims: tuple[int, ...], texts: tuple[str, ...]) -> str:
     return linear
 
 
-def _numpy_index(indices: tuple) -> tuple[int, ...]:
-    return tuple(int(i) for i in indices)
-
-
 # ---- made from nothing
 
 FILL = row(
@@ -103,25 +99,20 @@ def _set_type(t: Type, *rest: Type) -> Type:
 
 def _set(t: np.ndarray, *rest: np.generic) -> np.ndarray:
     made = np.array(t)
-    made[_numpy_index(rest[:-1])] = rest[-1]
+    made[tuple(map(int, rest[:-1]))] = rest[-1]
     return made
 
 
 def _add_at(t: np.ndarray, *rest: np.generic) -> np.ndarray:
     made = np.array(t)
-    made[_numpy_index(rest[:-1])] += rest[-1]
+    made[tuple(map(int, rest[:-1]))] += rest[-1]
     return made
-
-
-def _adjoint_set(g, y, t, *rest):
-    i, v = rest[:-1], rest[-1]
-    return SET(g, *i, zero(v)), *[None] * len(i), GET(g, *i)
 
 
 GET = row(
     "tile_get",
     type=_get_type,
-    meaning=lambda t, *i: t[_numpy_index(i)],
+    meaning=lambda t, *i: t[tuple(map(int, i))],
     adjoint=lambda g, y, t, *i: (ADD_AT(zero(t), *i, g), *[None] * len(i)),
     facts="linear exact moves",
     block=lambda types, type, out, t, *i: f"{out} = {t}.c[{_at(types[0].dims, i)}];",
@@ -130,7 +121,7 @@ SET = row(
     "tile_set",
     type=_set_type,
     meaning=_set,
-    adjoint=_adjoint_set,
+    adjoint=lambda g, y, t, *r: (SET(g, *r[:-1], zero(r[-1])), *[None] * (len(r) - 1), GET(g, *r[:-1])),
     facts="linear exact moves",
     onto=0,
     block=lambda types, type, out, t, *r: f"WB_ONE {out}.c[{_at(type.dims, r[:-1])}] = {r[-1]};",
@@ -321,15 +312,11 @@ def _slices(offsets: tuple, dims: tuple[int, ...]) -> tuple[slice, ...]:
     return tuple(slice(int(o), int(o) + n) for o, n in zip(offsets, dims, strict=True))
 
 
-def _fits(whole: Tile, part: Tile, offsets: tuple[Type, ...]) -> None:
+def _fits(whole: Tile, part: Tile, offsets: tuple[Type, ...]) -> Tile:
     _indices("offset", whole, offsets)
     if len(part.dims) != len(whole.dims) or any(m > n for m, n in zip(part.dims, whole.dims, strict=True)):
         raise refuse(f"a part of shape {part.dims} does not fit into {whole}", slug="tile-shape")
-
-
-def _view_type(t: Type, *offsets: Type, attr: Tile) -> Type:
-    _fits(tile_of("tile_view", t), attr, offsets)
-    return attr
+    return part
 
 
 def _assign_type(t: Type, *rest: Type) -> Type:
@@ -354,7 +341,7 @@ def _adjoint_assign(g, y, t, *rest):
 
 VIEW = row(
     "tile_view",
-    type=_view_type,
+    type=lambda t, *offsets, attr: _fits(tile_of("tile_view", t), attr, offsets),
     facts="typed_by_attr linear exact moves",
     meaning=lambda t, *offsets, attr: t[_slices(offsets, attr.dims)],
     adjoint=lambda g, y, t, *o, attr: (ASSIGN(zero(t), *o, g), *[None] * len(o)),

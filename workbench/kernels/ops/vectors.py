@@ -13,7 +13,7 @@ from typing import Any
 
 import numpy as np
 
-from ..ir import kind, numeric, type_as
+from ..ir import kind, numeric
 from ..row import Operand, Row, Singular, refuse
 from ..types import Composite, Quat, Scalar, Type, Vector, float16, float32, is_int, uint32, vector
 from .composite import (
@@ -25,11 +25,10 @@ from .composite import (
     one_type,
     passed,
     passing,
-    plus,
     scalars_agree,
     wants,
 )
-from .row import ROWS, row, zero
+from .row import ROWS, plus, row, zero
 from .scalar import (
     ABS,
     CAST,
@@ -47,6 +46,7 @@ from .scalar import (
     SUB,
     TIMES,
     WHERE,
+    contracted,
     product_tangent,
     same_type,
 )
@@ -98,11 +98,6 @@ UNSCALE = row(
 )
 
 
-def inner(g: Operand, b: Operand) -> Any:
-    """The sum of the products of all components of an adjoint and of b; of scalars their product."""
-    return passed(DOT, 0)(g, b) if isinstance(kind(g), Composite) else TIMES(g, b)
-
-
 def _lerp_type(a: Type, b: Type, t: Type) -> Type:
     scalars_agree("lerp", same_type("lerp", (a, b)), wants("lerp", t, Scalar, "a scalar weight"))
     return a
@@ -121,7 +116,7 @@ LERP = row(
     c="{0} * (1 - {2}) + {1} * {2}",
     meaning=lambda a, b, t: a * (1 - t) + b * t,
     tangent=_tangent_lerp,
-    adjoint=lambda g, y, a, b, t: (TIMES(g, 1.0 - t), TIMES(g, t), inner(g, SUB(b, a))),
+    adjoint=lambda g, y, a, b, t: (TIMES(g, 1.0 - t), TIMES(g, t), contracted(g, SUB(b, a), t)),
 )
 
 # ---- making and taking apart
@@ -184,8 +179,8 @@ def _insert(v, s, types, out, attr):
     return v[:start] + (list(s) if isinstance(types[1], Composite) else [s]) + v[start + n :]
 
 
-def _insert_type(v: Type, s: Type, attr: int | tuple[int, ...]) -> Type:
-    part = _part_type(type_as(v, Composite), len(static_index(v, attr)))
+def _with_part(v: Type, part: Type, s: Type) -> Type:
+    """The type of a composite in which a part of this type is replaced by an `s`."""
     if s != part:
         raise refuse(f"a component of {v} is a {part}, not a {s}", slug="mixed-types", instead=f"{part}(...)")
     return v
@@ -200,11 +195,17 @@ EXTRACT = row(
 )
 INSERT = row(
     "insert",
-    type=_insert_type,
+    type=lambda v, s, attr: _with_part(v, _part_type(v, len(static_index(v, attr))), s),
     facts="typed_by_attr linear exact moves cheap",
     expand=_insert,
     adjoint=lambda g, y, v, s, attr: (INSERT(g, zero(s), attr=attr), EXTRACT(g, attr=attr)),
 )
+
+
+def components(v: Operand) -> list[Any]:
+    """The components of a composite, row by row; a number alone."""
+    type = kind(v)
+    return [EXTRACT(v, attr=at) for at in _places(type)] if isinstance(type, Composite) else [v]
 
 
 def _runtime_indices(v: Type, indices: tuple[Type, ...]) -> Type:
@@ -260,18 +261,6 @@ def _insert_at(v, *rest, types, out):
     return made
 
 
-def _insert_at_type(v: Type, *rest: Type) -> Type:
-    part = _runtime_indices(v, rest[:-1])
-    if rest[-1] != part:
-        raise refuse(f"a component of {v} is a {part}, not a {rest[-1]}", slug="mixed-types", instead=f"{part}(...)")
-    return v
-
-
-def _adjoint_insert_at(g, y, v, *rest):
-    i, s = rest[:-1], rest[-1]
-    return INSERT_AT(g, *i, zero(s)), *[None] * len(i), EXTRACT_AT(g, *i)
-
-
 EXTRACT_AT = row(
     "extract_at",
     type=lambda v, *i: _runtime_indices(v, i),
@@ -282,9 +271,9 @@ EXTRACT_AT = row(
 )
 INSERT_AT = row(
     "insert_at",
-    type=_insert_at_type,
+    type=lambda v, *rest: _with_part(v, _runtime_indices(v, rest[:-1]), rest[-1]),
     expand=_insert_at,
-    adjoint=_adjoint_insert_at,
+    adjoint=lambda g, y, v, *r: (INSERT_AT(g, *r[:-1], zero(r[-1])), *[None] * (len(r) - 1), EXTRACT_AT(g, *r[:-1])),
     tangent=linear_tangent("insert_at"),
     exact=True,
 )

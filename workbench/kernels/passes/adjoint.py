@@ -11,13 +11,13 @@ from __future__ import annotations
 from dataclasses import dataclass, replace
 
 from ...errors import KernelError
-from ..ir import Function, Region, Role, Stmt, Value, constant, numeric, root, walk
+from ..ir import Function, Region, Role, Stmt, Value, constant, root, walk
 from ..ops import control as c, memory as mem, tiles
 from ..ops.composite import all_zero
-from ..ops.row import ROWS
+from ..ops.row import ROWS, plus
 from ..ops.scalar import ABS, SIGN
 from ..row import NO_GRADIENT
-from ..types import Array, Tile, Type, int32, shadow_type
+from ..types import Array, Tile, int32, shadow_type
 from . import simplify, singular
 from .derivative import EXTREMES, Derivative
 from .named import named_pass
@@ -126,9 +126,8 @@ class Adjoint(Derivative):
 
     def add(self, adjoints: dict, value: Value, g: Value | None) -> None:
         """Add a contribution g (None: nothing) to the adjoint of a primal value, if this is varied."""
-        if g is None or value not in self.varied:
-            return
-        adjoints[value] = g if value not in adjoints else ROWS["add"](adjoints[value], g)
+        if g is not None and value in self.varied:
+            adjoints[value] = plus(adjoints.get(value), g)
 
     # ---- values
 
@@ -292,12 +291,6 @@ class Adjoint(Derivative):
             assert found is not None
             self.add(adjoints, stmt.args[k], self.widened(found))
 
-    def narrowed(self, g: Value | None, type: Type) -> Value:
-        """An adjoint as a func_grad takes it, which the user wrote in the type of the value."""
-        if g is None:
-            return self.zero(type)
-        return g if g.type == type else ROWS["cast"](g, attr=numeric(type).scalar)
-
     def refuse_overwritten(self, stmt: Stmt, grad: Region) -> None:
         """Raise KernelError if a func_grad reads memory that the kernel overwrites: it runs after the kernel."""
         for s in walk(grad):
@@ -329,13 +322,9 @@ class Adjoint(Derivative):
             if None in args:
                 env.update((o, None if isinstance(o.type, Array) else self.zero(o.type)) for o in stmt.outs)
                 continue
-            inner = []
-            for r in stmt.regions:
-                new, scope = self.builder.like(r, env, self.inline)
-                new.results = tuple(scope[v] for v in r.results)
-                inner.append(new)
+            inner = tuple([self.builder.like(r, env, self.inline)[0] for r in stmt.regions])
             with self.builder.at(stmt.where, self.builder.of):
-                made = self.builder.append(stmt.row, args, [o.type for o in stmt.outs], tuple(inner), stmt.attr)
+                made = self.builder.append(stmt.row, args, [o.type for o in stmt.outs], inner, stmt.attr)
             env.update(zip(stmt.outs, made.outs, strict=True))
 
     # ---- tiles

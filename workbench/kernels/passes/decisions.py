@@ -14,8 +14,9 @@ import numpy as np
 from ..ir import Function, Stmt, Value, constant, walk
 from ..ops import control as c, memory as mem, scalar
 from ..ops.row import ROWS
+from ..ops.vectors import components
 from ..row import Operand, Row
-from ..types import Array, Composite, Scalar, int32, int64, is_float, uint64
+from ..types import Array, Composite, Scalar, int64, is_float, uint64
 from .named import named_pass
 from .simplify import Rewrite, ValueFacts
 
@@ -60,9 +61,7 @@ def decisions(row: Row, args: Sequence[Operand], out: Operand) -> list[Any]:
 def _parts(value: object, many: int) -> list[Any]:
     """The components of a vector or matrix; a scalar as often as there are."""
     if isinstance(value, Value):
-        if not isinstance(value.type, Composite):
-            return [value] * many
-        return [ROWS["extract"](value, attr=at) for at in np.ndindex(value.type.shape)]
+        return components(value) if isinstance(value.type, Composite) else [value] * many
     return [*value.ravel()] if isinstance(value, np.ndarray) else [value] * many
 
 
@@ -81,20 +80,9 @@ class _Recorded(Rewrite):
         scope = self.begun(function)
         self.builder.region.params.append(self.record)
         with self.builder.open():
-            self.cell = self._number(function.rank)
+            self.cell = c.thread_number(function.rank)
             self.region(function.body, scope)
         return function.with_body(self.builder.region, f"{function.name}_decisions")
-
-    def _number(self, rank: int) -> Value:
-        """The number of the thread, in row-major order."""
-        axes = [self._asked(c.TID, k) for k in range(rank)]
-        number = axes[0]
-        for k, axis in enumerate(axes[1:], 1):
-            number = ROWS["add"](ROWS["mul"](number, self._asked(c.DIM, k)), axis)
-        return number
-
-    def _asked(self, row: Row, axis: int) -> Value:
-        return self.builder.append(row, (), (int32,), attr=c.Tid(axis)).outs[0]
 
     def stmt(self, stmt: Stmt, scope: ValueFacts) -> None:
         super().stmt(stmt, scope)

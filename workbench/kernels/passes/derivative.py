@@ -106,6 +106,12 @@ class Derivative(Replay):
             return ROWS["cast"](value, attr=numeric(wide).scalar)
         return value
 
+    def narrowed(self, value: Value | None, type: Type) -> Value:
+        """A derivative (None: 0) in the type of the value, as a func_grad takes it; of float16 it is float32."""
+        if value is None:
+            return self.zero(type)
+        return value if value.type == type else ROWS["cast"](value, attr=numeric(type).scalar)
+
     def rule(self, stmt: Stmt) -> Stmt:
         """The statement whose derivative rule is used: this one, or what its row puts in its place."""
         fused = stmt.row.fused(stmt) if stmt.row.fused is not None else None

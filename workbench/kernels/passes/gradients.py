@@ -6,12 +6,15 @@ back again. Funcs differentiated in kernels have few arguments; equal statements
 
 from __future__ import annotations
 
+from functools import reduce
+
 import numpy as np
 
 from ..ir import Builder, Function, Region, Stmt, Value, constant, used, walk
 from ..ops import control as c, memory as mem
 from ..ops.row import ROWS
-from ..types import Array, Composite, Type, int32, shadow_type
+from ..ops.vectors import components
+from ..types import Array, Composite, int32, shadow_type
 from .named import named_pass
 from .tangent import Joint
 
@@ -73,23 +76,11 @@ class _Slope(Joint):
         ]
         return ROWS["construct"](*[self.narrowed(self.along(p, unit), type.scalar) for unit in units], attr=type)
 
-    def narrowed(self, value: Value, type: Type) -> Value:
-        """Derivatives of float16 are computed in float32."""
-        return value if value.type == type else ROWS["cast"](value, attr=type)
-
     def along(self, p: Value, direction: Value) -> Value:
         known = {**self.around, ("tangent", p): direction}
         self.replay(self.region, known, False)
-        parts = [x for r in self.region.results for x in self.components(self.tangent_or_zero(r, known))]
-        total, *others = parts
-        for part in others:
-            total = ROWS["add"](total, part)
-        return total
-
-    def components(self, t: Value) -> list[Value]:
-        return (
-            [ROWS["extract"](t, attr=at) for at in np.ndindex(*t.type.shape)] if isinstance(t.type, Composite) else [t]
-        )
+        parts = [x for r in self.region.results for x in components(self.tangent_or_zero(r, known))]
+        return reduce(ROWS["add"], parts)
 
     def replay_nothing(self, stmt: Stmt, known: dict, record: bool) -> None:
         """Repeat claims of the func in its derivative; other output is dropped."""

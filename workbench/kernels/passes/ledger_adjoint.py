@@ -9,13 +9,12 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-import numpy as np
-
 from ...errors import Where
 from ..ir import Builder, Function, Region, Role, Stmt, Value, companion, constant, numeric, root, type_as
 from ..lru import once_for_each
 from ..ops import control as c, memory as mem
 from ..ops.row import ROWS
+from ..ops.vectors import components
 from ..types import Array, Composite, float64, int32, int64
 from .named import named_pass
 
@@ -54,11 +53,9 @@ class _Watch:
         self.steps: dict[str, list[Value]] = {}
 
     def build(self) -> Watched:
-        known: dict[Value, Value] = {}
+        known = {p: p.copied() for p in self.source.params}
         params = self.builder.region.params
-        for p in self.source.params:
-            known[p] = p.copied()
-            params.append(known[p])
+        params += known.values()
         for p in (q for q in self.source.params if q.role is Role.SHADOW):
             of = p.belongs_to
             self.gap[of] = companion(params, Role.GAP, of, int64, name=f"{p.name}_gap")
@@ -84,14 +81,10 @@ class _Watch:
     def region(self, region: Region, known: dict[Value, Value]) -> None:
         """Copy a region's statements here, each followed by its log where it changes a watched shadow."""
         for stmt in region.body:
-            inner = []
-            for r in stmt.regions:
-                new, scope = self.builder.like(r, known, self.region)
-                new.results = tuple(scope[v] for v in r.results)
-                inner.append(new)
+            inner = tuple([self.builder.like(r, known, self.region)[0] for r in stmt.regions])
             self.builder.role = stmt.role
             with self.builder.at(stmt.where, stmt.of):
-                made = self.builder.repeat(stmt, [known[a] for a in stmt.args], known, tuple(inner))
+                made = self.builder.repeat(stmt, [known[a] for a in stmt.args], known, inner)
                 if stmt.row in _CHANGES and root(stmt.args[0]).role is Role.SHADOW:
                     self.watch(stmt, made)
 
@@ -142,9 +135,8 @@ class _Watch:
         """The number at the watched byte of a value, as float64."""
         type = value.type
         if isinstance(type, Composite):
-            parts = [ROWS["extract"](value, attr=at) for at in np.ndindex(*type.shape)]
-            value = parts[0]
-            for k, part in enumerate(parts[1:], 1):
+            value, *others = components(value)
+            for k, part in enumerate(others, 1):
                 here = ROWS["eq"](gap, self.int64(k * type.scalar.itemsize))
                 value = ROWS["where"](here, part, value)
         return value if value.type == float64 else ROWS["cast"](value, attr=float64)
@@ -161,8 +153,7 @@ class _Watch:
             emit(mem.STORE, self.log["site"], slot, number)
             emit(mem.STORE, self.log["value"], slot, value)
             for k in range(self.source.rank):
-                tid = self.builder.append(c.TID, (), (int32,), attr=c.Tid(k)).outs[0]
-                emit(mem.STORE, self.log["thread"], slot, self.int64(k), tid)
+                emit(mem.STORE, self.log["thread"], slot, self.int64(k), emit(c.TID, attr=c.Tid(k)))
             emit(mem.STORE, self.log["state"], count, ROWS["add"](slot, self.int64(1)))
         with self.builder.inside(full):
             total = emit(mem.LOAD, self.log["sum"], number)

@@ -27,11 +27,12 @@ def named_pass(name: str) -> Callable[[Callable[P, R]], Callable[P, R]]:
     def decorate(make: Callable[P, R]) -> Callable[P, R]:
         @functools.wraps(make)
         def run(*args: P.args, **kwargs: P.kwargs) -> R:
-            made = make(*args, **kwargs)
-            if config.check_passes is not None:
-                for function in functions_of(made):
+            made, kept = make(*args, **kwargs), _kept.get()
+            for function in functions_of(made):
+                if config.check_passes is not None:
                     config.check_passes(function, name)
-            _keep(name, made)
+                if kept is not None and (text := show.text(function)) not in [before for _, before in kept]:
+                    kept.append((name, text))
             return made
 
         vars(run)["pass_name"] = name
@@ -44,16 +45,6 @@ def functions_of(made: object) -> list[Function]:
     """The programs that a pass returned."""
     found = [made] if isinstance(made, Function) else vars(made).values() if made is not None else ()
     return [f for f in found if isinstance(f, Function)]
-
-
-def _keep(name: str, made: object) -> None:
-    kept = _kept.get()
-    if kept is None:
-        return
-    for function in functions_of(made):
-        text = show.text(function)
-        if all(text != before for _, before in kept):
-            kept.append((name, text))
 
 
 @contextmanager

@@ -68,27 +68,13 @@ class _Live:
         if stmt in self.stmts:
             return
         self.stmts.add(stmt)
-        if not stmt.regions:
-            for a in stmt.args:
-                self.need(a)
-            self.reads(stmt)
-        elif stmt.row is c.IF:
-            self.need(stmt.args[0])
-        elif stmt.row in (c.FOR, c.WHILE):
-            for a in stmt.args[:3] if stmt.row is c.FOR else ():
-                self.need(a)
-            if stmt.row is c.WHILE:
-                self.need(stmt.regions[0].results[0])
-            if stmt.attr.breaks:
-                self.need(stmt.regions[-1].results[0])
-        elif stmt.row is c.EACH:
-            pass  # its results and parameters ask for what they need
-        elif stmt.row is c.CALL:
-            for r in (*stmt.args, *stmt.regions[0].results):
-                self.need(r)
-        else:
-            for a in stmt.args:
-                self.need(a)
+        if stmt.row is c.CALL:
+            needed = (*stmt.args, *stmt.regions[0].results)
+        else:  # the results and parameters of regions ask for what they need
+            needed = c.deciding(stmt) if stmt.regions else stmt.args
+        for value in needed:
+            self.need(value)
+        self.reads(stmt)
         parent = self.parents.get(stmt)
         if parent is not None and parent not in self.stmts:
             self.keep(parent)

@@ -51,6 +51,8 @@ def guard(function: Function, names: frozenset[str], groups: Groups = ()) -> Rac
 
 
 class _Guard(Replay):
+    own_replays = False
+
     def __init__(self, primal: Function, names: frozenset[str], groups: Groups):
         super().__init__(primal, groups)
         self.checked = tuple(p.name for p in primal.arrays if p.name in names)
@@ -67,28 +69,12 @@ class _Guard(Replay):
                 self.marks[mark, p.name] = companion(params, mark, p.name, Array(int32, axes))
         self.found = companion(params, Role.FOUND, "", Array(int32, 1))
         with self.builder.open():
-            self.me = self.thread()
+            self.me = ROWS["add"](c.thread_number(self.primal.rank), constant(int32, 1))  # 0: nobody
             self.replay(self.primal.body, known, False)
         made = prune(simplify.rewrite(self.named("races")), self.groups)
         needs, private = self.asks(made)
         table = tuple((s.where, root(s.args[0]).name, s.row.name) for s in self.accesses)
         return RaceReplay(made, self.checked, needs, private, table)
-
-    def thread(self) -> Value:
-        """The number of this thread, from 1."""
-        total = None
-        for k in range(self.primal.rank):
-            tid = self.builder.append(c.TID, (), (int32,), attr=c.Tid(k)).outs[0]
-            if total is not None:
-                dim = self.builder.append(c.DIM, (), (int32,), attr=c.Tid(k)).outs[0]
-                tid = ROWS["add"](ROWS["mul"](total, dim), tid)
-            total = tid
-        assert total is not None
-        return ROWS["add"](total, constant(int32, 1))
-
-    def again(self, stmt: Stmt) -> Region:
-        """The func that ran, not its replay."""
-        return stmt.regions[0]
 
     # ---- every access leaves and meets numbers
 

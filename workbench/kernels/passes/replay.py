@@ -31,6 +31,9 @@ class Replay:
     `reused`: the atomics whose results the thread uses.
     """
 
+    own_replays = True  # a call is repeated by its func_replay; else the func that ran is
+    walks_back = True  # turns of loops are undone, last first
+
     def __init__(self, primal: Function, groups: Groups = ()):
         self.primal, self.groups = primal, groups
         self.builder = Builder()
@@ -42,14 +45,12 @@ class Replay:
         self.reused = [s for s in stmts if s.row in mem.ATOMICS and s.outs[0] in wanted]
         read = {root(s.args[0]).name for s in [*self.reused, *(s for s in stmts if s.row is mem.LOAD)]}
         self.private = frozenset(n for n in self.written if self.group(n) & read)
-        self.logging = bool(self.private) and any(s.row in (c.FOR, c.WHILE) for s in stmts)
+        self.logging = self.walks_back and bool(self.private) and any(s.row in (c.FOR, c.WHILE) for s in stmts)
 
     def parameters(self) -> dict[Key, Value]:
         """The kernel's own parameters, as the first of the function that is written."""
-        known: dict[Key, Value] = {}
-        for p in self.primal.params:
-            known[p] = Value(p.type, p.name, p.where)
-            self.builder.region.params.append(known[p])
+        known: dict[Key, Value] = {p: Value(p.type, p.name, p.where) for p in self.primal.params}
+        self.builder.region.params += known.values()
         return known
 
     def named(self, suffix: str) -> Function:
@@ -167,8 +168,7 @@ class Replay:
             self.replay(region, scope, False)
 
         for region in stmt.regions:
-            new, scope = self.builder.like(region, known, turn)
-            new.results = tuple(scope[r] for r in region.results)
+            new, _ = self.builder.like(region, known, turn)
             if counted:
                 turns = Value(int32, "turns")
                 new.params.append(turns)
@@ -265,7 +265,7 @@ class Replay:
 
         The replay runs on memory as it was before the launch. The func itself is repeated exactly, so nothing is lost.
         """
-        replay = stmt.attr.replay
+        replay = stmt.attr.replay if self.own_replays else None
         stmts = list(walk(replay)) if replay is not None else []
         written = self.written | {root(s.args[0]).name for s in stmts if s.row.writes}
         reads = [root(s.args[0]).name for s in stmts if s.row is mem.LOAD or s.row in mem.ATOMICS]

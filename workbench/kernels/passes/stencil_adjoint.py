@@ -9,16 +9,18 @@ second function, took as long as sums in shares or longer.
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from dataclasses import dataclass, field
 
 from ..analysis.accesses import Access, accesses_of
 from ..ir import Builder, Function, Region, Role, Stmt, Value, companion, constant, root, type_as, walk
 from ..ops import control as c, memory as mem
-from ..ops.row import ROWS
+from ..ops.row import ROWS, plus
 from ..row import Effect
 from ..types import Array, int32, is_float
 from . import simplify
 from .named import named_pass
+from .singular import in_branch
 
 Offset = tuple[int, ...]
 
@@ -155,9 +157,6 @@ class _Scatter:
             stmt.regions[1 - side].results = (*stmt.regions[1 - side].results, other)
         return [(name, offset, found[g]) for name, offset, g in inner]
 
-    def tids(self, rank: int) -> list[Value]:
-        return [self.builder.append(c.TID, (), (int32,), attr=c.Tid(k)).outs[0] for k in range(rank)]
-
     def pull(self) -> PullAdjoint | None:
         found = self.lifted()
         if found is None:
@@ -169,21 +168,20 @@ class _Scatter:
             return None
         self.builder = Builder()
         self.builder.role = "adjoint"
-        params = [p.copied() for p in copy.params]
+        known = {p: p.copied() for p in copy.params}
         every = self.builder.region.params
-        every += params
+        every += known.values()
         grid = [companion(every, Role.EXTENT, "", int32, name=f"launch.dim{k}") for k in range(copy.rank)]
-        known = dict(zip(copy.params, params, strict=True))
         totals: dict[str, Value] = {}
         with self.builder.open():
-            cell = self.tids(copy.rank)
+            cell = [self.builder.emit(c.TID, attr=c.Tid(k)) for k in range(copy.rank)]
             for offset in offsets:
                 wanted = [(name, g) for name, o, g in pending if o == offset]
                 at = _At(copy.body, known, needs[offset], wanted, self.builder)
                 for name, value in at.contributions(cell, grid, offset, high).items():
-                    totals[name] = ROWS["add"](totals[name], value) if name in totals else value
+                    totals[name] = plus(totals.get(name), value)
             for name, total in totals.items():
-                array = next(p for p in params if p.name == name)
+                array = next(p for p in every if p.name == name)
                 self.builder.emit(mem.ACCUMULATE, array, *cell, total)
         f = self.function
         made = f.with_body(self.builder.region, f"{f.name}_pull", copy.rank)
@@ -262,21 +260,21 @@ class _At:
                 there = test if there is None else ROWS["logical_and"](there, test)
         if there is None:
             return self.sums()
-        regions = (Region(), Region())
-        with self.builder.inside(regions[0]):
-            sums = self.sums()
-            regions[0].results = tuple(sums.values())
-        with self.builder.inside(regions[1]):
-            regions[1].results = tuple(constant(v.type, 0) for v in sums.values())
-        made = self.builder.append(c.IF, (there,), [v.type for v in sums.values()], regions)
-        return dict(zip(sums, made.outs, strict=True))
+        sums: dict[str, Value] = {}
+
+        def write() -> Iterable[Value]:
+            sums.update(self.sums())
+            return sums.values()
+
+        made = in_branch(self.builder, there, write)
+        return dict(zip(sums, made, strict=True))
 
     def sums(self) -> dict[str, Value]:
         known = dict(self.known)
         self.region(self.body, known)
         found: dict[str, Value] = {}
         for name, g in self.wanted:
-            found[name] = ROWS["add"](found[name], known[g]) if name in found else known[g]
+            found[name] = plus(found.get(name), known[g])
         return found
 
     def region(self, region: Region, known: dict[Value, Value]) -> None:
@@ -293,6 +291,8 @@ class _At:
             known.update(zip(outs, made.outs, strict=True))
 
     def copy(self, region: Region, kept: list[int], known: dict[Value, Value]) -> Region:
-        new, inner = self.builder.like(region, known, self.region)
+        new, inner = Region(), dict(known)
+        with self.builder.inside(new):
+            self.region(region, inner)
         new.results = tuple(inner[region.results[k]] for k in kept)
         return new

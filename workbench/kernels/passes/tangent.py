@@ -9,20 +9,18 @@ One thing differs: a func with an adjoint of its own is differentiated itself, w
 
 from __future__ import annotations
 
-import itertools
 from dataclasses import dataclass
 from functools import reduce
-from typing import Any
 
 from ...errors import KernelError
 from ..analysis import activity
-from ..ir import Function, Region, Role, Stmt, Value, constant, enter, walk
+from ..ir import Function, Region, Role, Stmt, Value, constant, enter, walk, with_types
 from ..ops import control as c, memory as mem
 from ..ops.composite import all_zero
-from ..ops.row import ROWS, like
-from ..ops.vectors import LENGTH, NORMALIZE
+from ..ops.row import ROWS, like, plus
+from ..ops.vectors import LENGTH, NORMALIZE, components
 from ..row import NO_GRADIENT, Effect, Row
-from ..types import Array, Composite, Scalar, Type, int32, shadow_type
+from ..types import Array, Composite, Scalar, int32, shadow_type
 from . import simplify
 from .derivative import EXTREMES, Derivative
 from .named import named_pass
@@ -59,10 +57,10 @@ class _Tangent(Derivative):
 
     repeats = "replay"  # the role of repeated statements
     adds = mem.ACCUMULATE
+    walks_back = False
 
     def __init__(self, primal: Function, active: frozenset[str], groups: Groups):
         super().__init__(primal, active, groups)
-        self.logging = False  # nothing is ever walked back
         self.useful = activity.useful(primal, active)
 
     def build_tangent(self) -> Tangent:
@@ -124,14 +122,12 @@ class _Tangent(Derivative):
         if row.tangent is None or not any(ts):
             return None
         y, *operands = (self.widened(known[v]) for v in (*stmt.outs, *stmt.args))
-        extra = row.extra(_widened_attr(stmt.attr))
+        extra = row.extra(with_types(stmt.attr, shadow_type))
         if row.linear:
             return self.moved(row, ts, (y, *operands), extra)
         total = None
         for j, t in enumerate(ts):
-            part = None if t is None else self.part(row, stmt, j, t, (y, *operands), extra)
-            if part is not None:
-                total = part if total is None else ROWS["add"](total, part)
+            total = plus(total, None if t is None else self.part(row, stmt, j, t, (y, *operands), extra))
         if row.singular is not None and not row.singular.refused:
             rest = reduce(ROWS["logical_and"], [all_zero(t) for t in ts if t is not None])
             met = row.singular.met(None, y, *operands)
@@ -212,13 +208,6 @@ class _Tangent(Derivative):
 
     # ---- control flow carries both
 
-    def replay_if(self, stmt: Stmt, known: dict, record: bool) -> None:
-        moved = [k for k, o in enumerate(stmt.outs) if o in self.varied]
-        regions = tuple(self.both(stmt, region, moved, known) for region in stmt.regions)
-        types = [o.type for o in stmt.outs] + [shadow_type(stmt.outs[k].type) for k in moved]
-        made = self.builder.append(c.IF, (known[stmt.args[0]],), types, regions)
-        self.leave(stmt, moved, made.outs, known)
-
     def replay_each(self, stmt: Stmt, known: dict, record: bool) -> None:
         elements = zip(stmt.regions[0].params[len(stmt.attr.shape) :], stmt.args, strict=True)
         moved = [k for k, o in enumerate(stmt.outs) if o in self.varied]
@@ -233,13 +222,18 @@ class _Tangent(Derivative):
 
         self.leave(stmt, moved, self.each(stmt, known, more, write).outs, known)
 
-    def replay_loop(self, stmt: Stmt, known: dict, record: bool) -> None:
-        fixed = 3 if stmt.row is c.FOR else 0
+    def replay_flow(self, stmt: Stmt, known: dict, record: bool) -> None:
+        """A branch, or a loop, which starts from the tangents too."""
         moved = [k for k, o in enumerate(stmt.outs) if o in self.varied]
-        args = [known[a] for a in stmt.args] + [self.tangent_or_zero(stmt.args[fixed + k], known) for k in moved]
+        args = [known[a] for a in stmt.args]
+        if stmt.row is not c.IF:
+            args += [self.tangent_or_zero(x.init, known) for x in c.carried(stmt) if x.out in self.varied]
         regions = tuple(self.both(stmt, region, moved, known) for region in stmt.regions)
-        made = self.builder.append(stmt.row, args, [a.type for a in args[fixed:]], regions, attr=stmt.attr)
+        types = [o.type for o in stmt.outs] + [shadow_type(stmt.outs[k].type) for k in moved]
+        made = self.builder.append(stmt.row, args, types, regions, attr=stmt.attr)
         self.leave(stmt, moved, made.outs, known)
+
+    replay_if = replay_loop = replay_flow
 
     def both(self, stmt: Stmt, region: Region, moved: list[int], known: dict) -> Region:
         """A region of a branch or loop with tangents of the values `moved`: as parameters of a loop, and as results.
@@ -251,7 +245,6 @@ class _Tangent(Derivative):
         tangents = {("tangent", p): Value(shadow_type(p.type), f"t_{p.name}", p.where) for p in moving}
         new, scope = self.builder.like(region, known | tangents, lambda r, inner: self.replay(r, inner, False))
         new.params += tangents.values()
-        new.results = tuple(scope[r] for r in region.results)
         if not loops or region is stmt.regions[-1]:
             skip = int(loops and stmt.attr.breaks)
             with self.builder.inside(new):
@@ -315,7 +308,7 @@ class Joint(_Tangent):
         derived = made.stmt if made is not None else None
         if derived is None or derived.row.adjoint is not NO_GRADIENT or derived.row.expand is None:
             return made
-        args = [_components_of(a) for a in derived.args]
+        args = [components(a) if isinstance(a.type, Composite) else a for a in derived.args]
         out = derived.outs[0].type
         parts = derived.row.expand(*args, types=[a.type for a in derived.args], out=out)
         if not isinstance(out, Composite):
@@ -330,16 +323,3 @@ class Joint(_Tangent):
     def repeat_atomic(self, stmt: Stmt, known: dict) -> None:
         made = self.builder.append(stmt.row, self.operands(stmt, known), [o.type for o in stmt.outs])
         known[stmt.outs[0]] = made.outs[0]
-
-
-def _components_of(value: Value) -> Any:
-    if not isinstance(value.type, Composite):
-        return value
-    return [ROWS["extract"](value, attr=at) for at in itertools.product(*map(range, value.type.shape))]
-
-
-def _widened_attr(attr: object) -> object:
-    """A type that a row is told to make, as tangents have it."""
-    if isinstance(attr, tuple):
-        return tuple(map(_widened_attr, attr))
-    return shadow_type(attr) if isinstance(attr, Type) else attr

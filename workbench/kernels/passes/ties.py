@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from ..ir import Function, Region, Role, Stmt, constant, root, type_as
+from ..ir import Function, Role, Stmt, constant, root, type_as
 from ..ops import memory as mem
 from ..ops.row import ROWS
 from ..types import Array
@@ -36,9 +36,7 @@ def ties(function: Function, active: frozenset[str], groups: Groups = ()) -> Tie
 class _Ties(Derivative):
     """The forward sweep alone."""
 
-    def __init__(self, primal: Function, active: frozenset[str], groups: Groups):
-        super().__init__(primal, active, groups)
-        self.logging = False  # nothing is ever walked back
+    own_replays = walks_back = False
 
     def build(self) -> Ties:
         known = self.parameters()
@@ -47,10 +45,6 @@ class _Ties(Derivative):
             self.replay(self.primal.body, known, False)
         made = simplify.adjoint(self.named("ties"), self.groups)
         return Ties(made, *self.asks(made))
-
-    def again(self, stmt: Stmt) -> Region:
-        """The func that ran, not its replay."""
-        return stmt.regions[0]
 
     def replay_atomic(self, stmt: Stmt, known: dict, record: bool) -> None:
         if root(stmt.args[0]).name not in self.extremal:

@@ -9,7 +9,7 @@ from __future__ import annotations
 from dataclasses import replace
 from typing import Any
 
-from ..ir import Builder, Function, Region, Stmt, Value, numeric
+from ..ir import Builder, Function, Region, Stmt, Value, numeric, with_types
 from ..ops import control as c
 from ..ops.bits import SAME_BITS
 from ..ops.row import ROWS
@@ -24,13 +24,6 @@ def wide(type: Type) -> Type:
     if not isinstance(type, (Scalar, Composite)) or type.scalar.kind != "f":
         return type
     return type.over(float64)
-
-
-def _wide_attr(attr: object) -> object:
-    """An attribute with the types in it made wide."""
-    if isinstance(attr, tuple):
-        return tuple(_wide_attr(a) for a in attr)
-    return wide(attr) if isinstance(attr, Type) else attr
 
 
 @named_pass("to float64")
@@ -71,7 +64,7 @@ def _region(builder: Builder, region: Region, known: dict[Value, Value]) -> Regi
 def _stmt(builder: Builder, stmt: Stmt, known: dict[Value, Value]) -> None:
     args = [known[a] for a in stmt.args]
     wanted = [wide(o.type) for o in stmt.outs]
-    attr: Any = _wide_attr(stmt.attr)
+    attr: Any = with_types(stmt.attr, wide)
     types = wanted
     if stmt.regions:
         regions = tuple(_region(builder, r, known) for r in stmt.regions)

@@ -9,9 +9,10 @@ Where one branch certainly leaves, the rest of the block is read into the other 
 from __future__ import annotations
 
 import ast
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
+from functools import partial
 from typing import Any
 
 from ...errors import KernelError, Where
@@ -46,19 +47,16 @@ class ControlFlowReader(ReaderBase):
             rest = body[k + 1 :]
             if isinstance(stmt, ast.If) and rest and (leaves_always(stmt.body) or leaves_always(stmt.orelse)):
                 with self.at(stmt):
-                    self.read_if(stmt, rest)
+                    self.visit_If(stmt, rest)
                 return
             self.visit(stmt)
             stop = self.state.names["$stop"]
             if stop is True:
                 return
-            if stop is not False:
-                return self.divide(stmt, stop, rest)
-
-    def divide(self, stmt: ast.stmt, stop: ir.Value, rest: list[ast.stmt]) -> None:
-        """Read the rest of a block for the paths that have not left it."""
-        if rest:
-            self.branch(stmt, stop, lambda: self.stopped(stop), lambda: self.resume(rest))
+            if stop is not False:  # the rest is for the paths that have not left
+                if rest:
+                    self.branch(stmt, stop, partial(self.stopped, stop), partial(self.resume, rest))
+                return
 
     def stopped(self, stop: ir.Value) -> None:
         """The path on which `stop` holds: an exit that is the same value is certain here."""
@@ -70,16 +68,13 @@ class ControlFlowReader(ReaderBase):
         self.state.names.update(FRESH)
         self.block(rest)
 
-    def visit_If(self, node: ast.If) -> None:
-        self.read_if(node, [])
-
-    def read_if(self, node: ast.If, rest: list[ast.stmt]) -> None:
+    def visit_If(self, node: ast.If, rest: Sequence[ast.stmt] = ()) -> None:
         condition = self.condition(node.test)
         then, other = node.body, node.orelse
         if leaves_always(then):
-            other = other + rest
+            other = [*other, *rest]
         elif rest:
-            then = then + rest
+            then = [*then, *rest]
         self.branch(node, condition, lambda: self.block(then), lambda: self.block(other))
 
     def visit_IfExp(self, node: ast.IfExp) -> Any:

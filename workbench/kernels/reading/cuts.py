@@ -33,11 +33,17 @@ def turn_of(reader: ReaderBase, base: Part, axis: int) -> Turn | None:
     if isinstance(base, Choice):
         cut = any(turn_of(reader, option, axis) is not None for option in base.options)
         return Turn(1, extent(reader, base, axis)) if cut else None
-    for entry in base.prefix:
+    _, entry, k = located(base, axis)
+    return entry.turns[k] if isinstance(entry, SlicedAxis) else None
+
+
+def located(base: ArrayView, axis: int) -> tuple[int, Entry, int]:
+    """The axis of the whole array that a free axis is of, the entry of the prefix there, and which of its turns."""
+    for k, entry in enumerate(base.prefix):
         if axis < free(entry):
-            return entry.turns[axis] if isinstance(entry, SlicedAxis) else None
+            return k, entry, axis
         axis -= free(entry)
-    return None
+    return len(base.prefix) + axis, None, 0
 
 
 def extent(reader: ReaderBase, base: Part, axis: int) -> ir.Value:
@@ -48,11 +54,7 @@ def extent(reader: ReaderBase, base: Part, axis: int) -> ir.Value:
     if turn is not None:
         return reader.value(turn.length)
     assert isinstance(base, ArrayView)
-    for k, entry in enumerate(base.prefix):
-        if axis < free(entry):
-            return reader.builder.emit(memory.SHAPE, base.root, attr=k)
-        axis -= free(entry)
-    return reader.builder.emit(memory.SHAPE, base.root, attr=len(base.prefix) + axis)
+    return reader.builder.emit(memory.SHAPE, base.root, attr=located(base, axis)[0])
 
 
 def extent_as(reader: ReaderBase, option: ArrayView | Local, axis: int, base: Choice) -> ir.Value:

@@ -287,9 +287,8 @@ def type_from(annotation: object) -> T.Type:
         return T.Array(annotation.dtype if T.is_open(annotation) else type_from(annotation.dtype), annotation.ndim)
     if isinstance(annotation, T.Type):
         return annotation
-    if isinstance(annotation, type) and (annotation in (int, float, bool) or issubclass(annotation, np.generic)):
-        return T.scalar_of(annotation)
-    if isinstance(annotation, np.dtype):
+    number = isinstance(annotation, type) and (annotation in (int, float, bool) or issubclass(annotation, np.generic))
+    if number or isinstance(annotation, np.dtype):
         return T.scalar_of(annotation)
     if isinstance(annotation, Refused):
         raise TypeError(f"`{annotation.__name__}` of NVIDIA Warp is not in the workbench. {annotation.__doc__}")

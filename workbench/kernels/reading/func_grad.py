@@ -227,15 +227,6 @@ def every_gradient(
             raise KernelError(text, slug="adjoint-missing", where=where, why=why, instead=instead)
 
 
-def gradient_in(reader: ReaderBase, target: ast.expr) -> ast.Subscript | None:
-    """The `adjoint[a]` that a target is, or is a part of."""
-    while isinstance(target, (ast.Subscript, ast.Attribute)):
-        if isinstance(target, ast.Subscript) and is_gradient(reader, target.value):
-            return target
-        target = target.value
-    return None
-
-
 def is_gradient(reader: ReaderBase, node: ast.expr) -> bool:
     return isinstance(node, (ast.Name, ast.Attribute)) and reader.python_object(node) is declare.adjoint
 
@@ -279,8 +270,12 @@ def gradient_assigned(reader: ReaderBase, node: ast.AST) -> KernelError:
 
 
 def refuse_gradient_assigned(reader: ReaderBase, target: ast.expr) -> None:
-    if gradient_in(reader, target) is not None:
-        raise gradient_assigned(reader, target)
+    """Raise KernelError for a target that is `adjoint[a]`, or a part of it."""
+    part = target
+    while isinstance(part, (ast.Subscript, ast.Attribute)):
+        if isinstance(part, ast.Subscript) and is_gradient(reader, part.value):
+            raise gradient_assigned(reader, target)
+        part = part.value
 
 
 def shadow_of(array: ir.Value) -> ir.Value:

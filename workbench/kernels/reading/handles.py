@@ -167,9 +167,5 @@ def with_plain_test(reader: ReaderBase, node: ast.While) -> ast.While:
 
 
 def placed(new: ast.While, old: ast.stmt) -> ast.While:
-    """A tree whose new nodes stand at the first line of an old one."""
-    for n in ast.walk(new):
-        if isinstance(n, ast.stmt | ast.expr) and not hasattr(n, "lineno"):
-            n.lineno, n.col_offset = old.lineno, old.col_offset
-            n.end_lineno, n.end_col_offset = old.end_lineno, old.end_col_offset
-    return new
+    """A tree whose new nodes stand where an old one does."""
+    return ast.fix_missing_locations(ast.copy_location(new, old))

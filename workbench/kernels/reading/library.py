@@ -11,6 +11,7 @@ from ..ops.examples import documented
 from ..recursion import recursive
 from . import refused_syntax
 from .declare import Func
+from .overloads import bound
 
 
 class Library(Func):
@@ -50,11 +51,8 @@ class Library(Func):
 
     def handed_out(self, node: ast.Call) -> tuple[ast.expr, ...]:
         """The arguments of a call that it binds anew; none for a call that does not fit."""
-        try:
-            bound = self.signature.bind(*node.args, **{str(k.arg): k.value for k in node.keywords}).arguments
-        except TypeError:
-            return ()
-        return tuple(bound[name] for name in self.hands_out)
+        given = bound(self.fn, node.args, {str(k.arg): k.value for k in node.keywords})
+        return () if given is None else tuple(given[name] for name in self.hands_out)
 
 
 def library(

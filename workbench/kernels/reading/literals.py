@@ -173,9 +173,11 @@ def is_float_of(type: Scalar, x: float, exactly: bool) -> bool:
     return y == x or (not exactly and (x != x or (math.isfinite(y) and y != 0.0)))
 
 
-# Python's operators by their signs
-_SIGNS = "+   -   *   //       %   **  /       &    |   ^   <<     >>     <  <= >  >= == !="
-_NAMES = "add sub mul floordiv mod pow truediv and_ or_ xor lshift rshift lt le gt ge eq ne"
+# Python's operators: the nodes of its grammar, their signs, and the functions
+_NODES = "Add Sub Mult FloorDiv Mod Pow Div     BitAnd BitOr BitXor LShift RShift MatMult Lt LtE Gt GtE Eq NotEq"
+_SIGNS = "+   -   *    //       %   **  /       &      |     ^      <<     >>     @       <  <=  >  >=  == !="
+_NAMES = "add sub mul  floordiv mod pow truediv and_   or_   xor    lshift rshift matmul  lt le  gt ge  eq ne"
+SIGNS: dict[str, str] = dict(zip(_NODES.split(), _SIGNS.split(), strict=True))
 LITERAL: dict[str, Callable[[Any, Any], Any]] = {
     sign: getattr(operator, name) for sign, name in zip(_SIGNS.split(), _NAMES.split(), strict=True)
 }

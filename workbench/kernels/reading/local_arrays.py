@@ -10,9 +10,8 @@ import ast
 import math
 from typing import Any
 
-import numpy as np
-
 from .. import ir, ops
+from ..ops import vectors
 from ..types import Array, Composite, Scalar, Stack, Struct, Tile, Vector, matrix, scalar_of, vector
 from .base import Meaning, ReaderBase
 from .lower_bounds import static_int
@@ -62,13 +61,13 @@ def local_value(reader: ReaderBase, local: Local) -> ir.Value:
     found = reader.component(reader.state.cells[local.key], (place(local),))
     if isinstance(local.dtype, Scalar | Vector):
         return found
-    return ops.construct(local.dtype, *[reader.component(found, (k,)) for k in range(local.dtype.size)])
+    return ops.construct(local.dtype, *vectors.components(found))
 
 
 def store_local(reader: ReaderBase, local: Local, value: Meaning) -> None:
     v, type = reader.value(value), local.dtype
     if not isinstance(type, Scalar | Vector):
-        v = ops.construct(vector(type.size, type.scalar), *[reader.component(v, at) for at in np.ndindex(type.shape)])
+        v = ops.construct(vector(type.size, type.scalar), *vectors.components(v))
     reader.state.cells[local.key] = reader.inserted(reader.state.cells[local.key], (place(local),), v)
 
 

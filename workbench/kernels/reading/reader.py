@@ -28,7 +28,7 @@ from .conditions import Guarded
 from .control_flow import ControlFlowReader
 from .declare import Func, Refused, tid
 from .handles import refuse_writes
-from .literals import LITERAL, LiteralsReader, fold
+from .literals import LITERAL, SIGNS, LiteralsReader, fold
 from .lookups import Lookups
 from .optional_arrays import NONE, MissingArrays, not_given
 from .scope import ArrayView, Fields, StructParts, Unusable, describe, is_array, is_literal, local_keys
@@ -36,10 +36,6 @@ from .subscripts import Places
 from .tile_parts import is_tile, negated, tile_binary
 from .tile_sharing import present_tiles, tiles_copied
 
-_NODES = "Add Sub Mult Div FloorDiv Mod Pow MatMult BitAnd BitOr BitXor LShift RShift"
-_SIGNS = "+   -   *    /   //       %   **  @       &      |     ^      <<     >>"
-BINARY: dict[str, str] = dict(zip(_NODES.split(), _SIGNS.split(), strict=True))
-COMPARE = {"Lt": "<", "LtE": "<=", "Gt": ">", "GtE": ">=", "Eq": "==", "NotEq": "!="}
 UNARY = {"USub": "-", "UAdd": "+", "Invert": "~", "Not": "not"}
 
 
@@ -274,7 +270,7 @@ class Reader(ControlFlowReader, Places, Calls, LiteralsReader):
             return self.binary(node.op, left, right)
 
     def binary(self, op: ast.operator, a: Meaning, b: Meaning) -> Any:
-        sign = BINARY[refused_syntax.name_of(op)]
+        sign = SIGNS[refused_syntax.name_of(op)]
         if is_tile(a) or is_tile(b):
             return tile_binary(self, sign, a, b)
         if is_address(a) or is_address(b):
@@ -318,11 +314,11 @@ class Reader(ControlFlowReader, Places, Calls, LiteralsReader):
 
     def compared(self, op: ast.cmpop, a: Meaning, b: Meaning, node: ast.Compare) -> Any:
         name = refused_syntax.name_of(op)
-        if name not in COMPARE:
+        if name not in SIGNS:
             raise refused_syntax.refuse(name, self.where(node))
         if is_literal(a) and is_literal(b):
-            return bool(LITERAL[COMPARE[name]](a, b))
-        return ops.compare(COMPARE[name], *self.comparable(*self.operands(COMPARE[name], a, b)))
+            return bool(LITERAL[SIGNS[name]](a, b))
+        return ops.compare(SIGNS[name], *self.comparable(*self.operands(SIGNS[name], a, b)))
 
     def condition(self, node: ast.expr) -> Any:
         """A Python bool where it is known, else a bool value."""

@@ -7,26 +7,14 @@ from __future__ import annotations
 
 import ast
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass
 from typing import Any
 
 from ...errors import KernelError, Where
 from ..ops.examples import paragraphs
 from .source import Source, source
 
-
-@dataclass(frozen=True)
-class Fence:
-    """A refused construct: the reason, and a replacement."""
-
-    what: str
-    why: str
-    instead: str
-    slug: str
-
-
-FENCES = {
-    name: Fence(what, why.strip("-"), instead.replace("//", "\n"), slug)
+FENCES = {  # by the name of a node, what its error says
+    name: {"what": what, "why": why.strip("-"), "instead": instead.replace("//", "\n"), "slug": slug}
     for why, rows in paragraphs("refused_syntax.txt", __file__).items()
     for row in rows.splitlines()  # node | slug | what cannot be | what to write, with // between its lines
     for name, slug, what, instead in [row.split(" | ")]
@@ -35,9 +23,8 @@ FENCES = {
 
 def refuse(name: str, where: Where | None) -> KernelError:
     """The error for a construct by its name in the table; unknown ones are refused too."""
-    python = FENCES["Import"].why
-    f = FENCES.get(name) or Fence(f"{name} cannot be used in a kernel", python, "a form from the manual", "syntax")
-    return KernelError(f.what, slug=f.slug, where=where, why=f.why, instead=f.instead)
+    said = {"what": f"{name} cannot be used in a kernel", "instead": "a form from the manual", "slug": "syntax"}
+    return KernelError(**FENCES.get(name) or FENCES["Import"] | said, where=where)
 
 
 def name_of(node: ast.AST) -> str:

@@ -295,9 +295,7 @@ class Places(ReaderBase):
             return [v] * count
         if v.type.size != count:
             raise self.error(f"{count} components cannot take {v.type}", "slice", None)
-        if isinstance(v.type, Matrix):
-            return [self.component(v, (r, c)) for r in range(v.type.rows) for c in range(v.type.cols)]
-        return [self.component(v, (k,)) for k in range(count)]
+        return vectors.components(v)
 
     # ---- assigning
 

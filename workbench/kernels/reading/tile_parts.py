@@ -13,11 +13,9 @@ import math
 from collections.abc import Callable, Iterator, Sequence
 from typing import Any, TypeGuard
 
-import numpy as np
-
 from .. import ir, ops
 from ..ir import constant
-from ..ops import control, memory, scalar, tiles
+from ..ops import control, memory, scalar, tiles, vectors
 from ..ops.tile_names import CHANGED, SHOWING, TILES, TileBuiltin
 from ..row import Row
 from ..types import Composite, Scalar, Struct, Tile, TileOf, Type, int32, is_float, is_int, scalar_of, tile_type
@@ -91,8 +89,7 @@ def numbers_of(reader: ReaderBase, x: Meaning) -> list[ir.Value]:
     """The scalar components of an element, in the order of the tiles that hold them."""
     if isinstance(x, StructParts):
         return [n for part in x.fields.values() for n in numbers_of(reader, part)]
-    v = reader.value(x)
-    return [reader.component(v, at) for at in np.ndindex(*v.type.shape)] if isinstance(v.type, Composite) else [v]
+    return vectors.components(reader.value(x))
 
 
 def composed(dtype: Type, parts: Iterator[ir.Value]) -> Any:
@@ -139,14 +136,11 @@ def tile_value(reader: ReaderBase, x: Meaning, node: ast.AST) -> TileValue:
     return v
 
 
-def filled(reader: ReaderBase, type: Tile, number: ir.Value) -> ir.Value:
+def filled_to(reader: ReaderBase, dims: tuple[int, ...], number: ir.Value) -> ir.Value:
+    type = Tile(dims, ir.type_as(number, Scalar))
     if number.stmt is not None and number.stmt.row is control.CONST:
         return constant(type, number.stmt.attr)
     return reader.builder.emit(tiles.FILL, number, attr=type)
-
-
-def filled_to(reader: ReaderBase, dims: tuple[int, ...], number: ir.Value) -> ir.Value:
-    return filled(reader, Tile(dims, ir.type_as(number, Scalar)), number)
 
 
 def filled_with(reader: ReaderBase, dims: tuple[int, ...], x: Meaning, node: ast.AST) -> Any:
@@ -437,7 +431,7 @@ def tile_binary(reader: ReaderBase, sign: str, a: Meaning, b: Meaning) -> Any:
     x, y = (reader.typed(v, type.scalar) for v in (a, b))
     if any(isinstance(v.type, Composite) and not isinstance(v.type, Tile) for v in (x, y)):
         return composite_binary(reader, sign, x, y)
-    x, y = (filled(reader, Tile(type.dims, v.type), v) if isinstance(v.type, Scalar) else v for v in (x, y))
+    x, y = (filled_to(reader, type.dims, v) if isinstance(v.type, Scalar) else v for v in (x, y))
     assert is_tile(x) and is_tile(y) and isinstance(x, ir.Value) and isinstance(y, ir.Value)
     row = _OPERATORS.get(sign)
     if row is None:

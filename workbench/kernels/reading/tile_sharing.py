@@ -332,16 +332,12 @@ def shown_in(x: Meaning) -> list[Shown]:
 
 def plain_tiles(x: Meaning) -> list[ir.Value]:
     """The tiles that a tree holds itself."""
-    return [atom for atom in atoms(x) if is_plain_tile(atom)]
-
-
-def is_plain_tile(x: Meaning) -> bool:
-    return isinstance(x, ir.Value) and isinstance(x.type, Tile)
+    return [atom for atom in atoms(x) if isinstance(atom, ir.Value) and isinstance(atom.type, Tile)]
 
 
 def only_tiles(x: Meaning) -> bool:
     """True for tiles alone, in no tuple. A stack also has a count, which no cell holds."""
-    return not isinstance(x, tuple) and all(isinstance(atom, Shown) or is_plain_tile(atom) for atom in atoms(x))
+    return not isinstance(x, tuple) and all(isinstance(a, Shown) or plain_tiles(a) for a in atoms(x))
 
 
 def has_shown(x: Meaning) -> bool:

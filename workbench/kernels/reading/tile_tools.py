@@ -96,7 +96,7 @@ def read_tile_fft(reader: ReaderBase, node: ast.Call, inout: Meaning, name: str,
     for k, part in enumerate(parts):
         at = [reader.value(i) for i in (k, 0, 0)]
         both = reader.builder.emit(tiles.ASSIGN, both, *at, reshaped(reader, part, (1, rows, n)))
-    made = reader.builder.emit(tile_algebra.fourier(type), both, attr=sign)
+    made = reader.builder.emit(tile_algebra.DFT if n & (n - 1) else tile_algebra.FFT, both, attr=sign)
     row = Tile((1, rows, n), pair.scalar)
     views = [reader.builder.emit(tiles.VIEW, made, *[reader.value(i) for i in (k, 0, 0)], attr=row) for k in range(2)]
     rebind_tiles(reader, name, node, regrouped(pair, [reshaped(reader, v, dims) for v in views]))

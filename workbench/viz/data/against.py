@@ -276,7 +276,11 @@ class _Comparing:
         seeds = self._seeds(trace) if walked else []
         partings = [*values, *seeds, *(adjoints if walked else [])]
         made = PassComparison(self.here, self.there, trace, other, self.places, partings, runs=self.runs)
-        self._flag(made)
+        if made.first is not None and made.first.position < len(self.places):
+            events = list(made.trace.events)  # a flag, which survives folding, where the passes first differ
+            one = events[made.first.position]
+            events[made.first.position] = replace(one, flags={*one.flags, "parts"})
+            made.trace = replace(made.trace, events=events)
         made.said = self._sentences(made, reasons, walked)
         return made
 
@@ -412,15 +416,6 @@ class _Comparing:
         ]
         made = Trace([*tracks, *extra], events, ours.seeds, title, wrong is not None, values, folds=folds)
         return made, Levels(levels, seeds, died)
-
-    def _flag(self, made: PassComparison) -> None:
-        """Put a flag, which survives folding, on the launch at which the passes first differ."""
-        first = made.first
-        if first is not None and first.position < len(self.places):
-            events = list(made.trace.events)
-            one = events[first.position]
-            events[first.position] = replace(one, flags={*one.flags, "parts"})
-            made.trace = replace(made.trace, events=events)
 
     # ---- words
 

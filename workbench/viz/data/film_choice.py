@@ -12,7 +12,6 @@ import numpy as np
 from ...arrays.array import array, read_values
 from ...errors import LaunchError
 from ...kernels.types import Composite, Struct, is_float
-from ...tapes.events import Event
 from ...tapes.tape import Tape
 from .snapshot import full_shape
 from .text import clean
@@ -196,7 +195,8 @@ def _changing(tape: Tape) -> list[list[array]]:
                 continue
             known, times[key] = families.setdefault(key, {}), times.get(key, 0) + 1
             if times[key] <= 2:
-                read = _read_like(event, a)
+                like = (b for b in event.places if isinstance(b, array) and (b.dtype, b.shape) == (a.dtype, a.shape))
+                read = next((b for b in like if b.span in event.reads and b.span != a.span), None)
                 goes_on = times[key] == 1 or (read is not None and (read.span, read.dtype) in known)
                 before[key] = before.get(key, read) if goes_on else None
             known.setdefault((a.span, a.dtype), a)
@@ -208,12 +208,6 @@ def _changing(tape: Tape) -> list[list[array]]:
         if times[key] > 1 and len({(full_shape(a), a.dtype) for a in family}) == 1:
             found.setdefault(frozenset(a.span for a in family), family)
     return [family for spans, family in found.items() if not any(spans < more for more in found)]
-
-
-def _read_like(event: Event, a: array) -> array | None:
-    """The first array that an event reads of the same kind as one that it writes."""
-    like = (b for b in event.places if isinstance(b, array) and b.dtype == a.dtype and b.shape == a.shape)
-    return next((b for b in like if b.span in event.reads and b.span != a.span), None)
 
 
 def _likeness(tape: Tape, a: array) -> tuple[bool, bool, float, int]:

@@ -22,7 +22,7 @@ from ...arrays.span import Span, byte_entries
 from ...arrays.workspace import Shadow, Workspace, add_seed, gradient_dtype, shadow_view
 from ...device import on_host
 from ...errors import GradientError
-from ...kernels.types import Struct, is_float
+from ...kernels.types import is_float
 from ...tapes.events import Event, checksum_of
 from ...tapes.seeds import check_seed
 from ...tapes.tape import Tape
@@ -341,7 +341,3 @@ def _watched(tape: Tape, a: Allocation) -> np.ndarray:
     found = np.zeros(a.nbytes, bool)
     _mark(found, a, (need.span for need in notes), True)
     return found
-
-
-def is_viewable(a: array) -> bool:
-    return not isinstance(a.dtype, Struct) and a.size > 0

@@ -36,9 +36,6 @@ class Contribution:
     running: float = 0.0
     count: int = 1
 
-    def to_json(self) -> dict[str, Any]:
-        return plain(self)
-
 
 @dataclass(frozen=True)
 class Ledger:
@@ -67,7 +64,7 @@ class Ledger:
         many = len(self.rows)
         largest = sorted(range(many), key=lambda k: -abs(self.rows[k].value))[:LISTED]
         shown = sorted({*range(min(many, LISTED)), *range(max(many - LAST, 0), many), *largest})
-        rows = [{**self.rows[k].to_json(), "place": k} for k in shown]
+        rows = [{**plain(self.rows[k]), "place": k} for k in shown]
         return {**plain(replace(self, rows=())), "rows": rows, "sums": self._sums(), "count": many}
 
     def _sums(self) -> list[dict[str, Any]]:
@@ -76,7 +73,7 @@ class Ledger:
             values = [row.value for row in some]
             sums = {"value": values, "plus": [v for v in values if v > 0], "minus": [v for v in values if v < 0]}
             both = {name: json_number(sum(part)) for name, part in sums.items()}
-            made.append({**some[0].to_json(), "count": sum(row.count for row in some), **both})
+            made.append({**plain(some[0]), "count": sum(row.count for row in some), **both})
         return made
 
     def table(self) -> list[tuple[str, ...]]:
@@ -86,7 +83,8 @@ class Ledger:
             thread = "" if row.thread is None else ", ".join(map(str, row.thread))
             thread = thread or (f"{row.count} contributions" if row.count > 1 else "")
             numbers = f"{row.value:+.6g}", f"{row.running:.6g}"
-            out.append((clean(row.heading), thread, clean(row.name), *numbers, line_of(row.where)))
+            line = "" if row.where is None else f"{row.where.line}: {clean(row.where.text.strip())}"
+            out.append((clean(row.heading), thread, clean(row.name), *numbers, line))
         out.append(("rounding", "", "", f"{self.rounding:+.3g}", f"{self.published:.6g}", ""))
         return out
 
@@ -145,10 +143,6 @@ class Ledger:
         axes.tick_params(labelsize=8)
         axes.set_xlabel("running sum of the contributions, in the order of the reverse pass", fontsize=8)
         return figure
-
-
-def line_of(where: Where | None) -> str:
-    return "" if where is None else f"{where.line}: {clean(where.text.strip())}"
 
 
 def label_of(row: Contribution) -> str:

@@ -56,9 +56,6 @@ def microscopes(tape: Tape, wanted: Sequence[tuple[EventLike, ThreadIndex]]) -> 
         if event is tape.events[first]:
             raise Enough
 
-    def observe(event: Event, space: Workspace) -> None:
-        ready(places[event] - 1)
-
     def ready(position: int) -> None:
         """Save the extremal arrays of the event at this position, if it is wanted, while memory is as it left it."""
         after.clear()
@@ -73,7 +70,7 @@ def microscopes(tape: Tape, wanted: Sequence[tuple[EventLike, ThreadIndex]]) -> 
             threads.setdefault(event, []).append(seen)
         ready(len(tape.events) - 1)
         with contextlib.suppress(Enough):
-            tape.retrace(observe, before)
+            tape.retrace(lambda event, _: ready(places[event] - 1), before)
         for event, index in chosen:
             seen = next(one for one in threads[event] if one.thread == index)
             name, loops = f"#{places[event]} {event.label}", tuple(loop.where for loop in seen.loops)

@@ -39,9 +39,6 @@ class StatementStep:
     note: str = ""
     loops: tuple[int, ...] = ()
 
-    def to_json(self) -> dict[str, Any]:
-        return plain(self)
-
 
 @dataclass(frozen=True)
 class Microscope:

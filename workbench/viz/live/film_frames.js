@@ -27,15 +27,7 @@ export function readerOf(view, count) {
 }
 
 /** The frame at a moment of the tape: the last one that is not behind it. @param {number[]} moments @param {number} cursor */
-export function frameAt(moments, cursor) {
-  let low = 0, high = moments.length;
-  while (high - low > 1) {
-    const middle = (low + high) >> 1;
-    if (moments[middle] <= cursor) low = middle;
-    else high = middle;
-  }
-  return low;
-}
+export const frameAt = (moments, cursor) => Math.max(moments.findLastIndex((moment) => moment <= cursor), 0);
 
 /** The size of a vector. @param {Float32Array} of @param {number} i @param {number} width */
 export function sizeOf(of, i, width) {

@@ -180,9 +180,7 @@ export function pickLane(v, lane, name) {
  * @param {any} v @param {number} e @param {boolean} close */
 export function foldAt(v, e, close) {
   if (!close) return v.all.fold[unitOf(v.all, e)] ?? -1;
-  let best = -1;
-  v.meta.folds.forEach((/** @type {any} */ f, /** @type {number} */ k) => { if (f[1] <= e && e < f[2] && v.open.has(k)) best = k; });
-  return best;
+  return v.meta.folds.findLastIndex((/** @type {any} */ f, /** @type {number} */ k) => f[1] <= e && e < f[2] && v.open.has(k));
 }
 
 /** The lane or family above or below the one that has the focus; -1 for the head. @param {any} v @param {number} by */
@@ -198,9 +196,7 @@ export function moveFocus(v, c, lane) {
   if (c >= v.cols.length) { look(v, v.u0 + by, v.u1 + by); c = v.cols.length - 1; }
   if (!v.cols[c]) return;
   v.focus = { e: v.cols[c].a, lane };
-  if (lane >= 0) {
-    showRow(v, v.lanes.find((/** @type {any} */ one) => one.k === lane));
-  }
+  if (lane >= 0) showRow(v, v.lanes.find((/** @type {any} */ one) => one.k === lane));
   v.draw();
   focusCell(v);
 }

@@ -1,5 +1,6 @@
 // @ts-check
-// A page that was loaded late must not be deaf.
+// The start of a widget. A page that was loaded late must not be deaf.
+import { h } from "./elements.js";
 
 /** Hear the kernel although the script was loaded late. anywidget 0.11 gives the script of a model two seconds, which a
  * busy machine can exceed; after them it passes on no message of the kernel to that model, for ever, and says so only in
@@ -16,3 +17,17 @@ export async function hearLate(model) {
     own.comm.send({ method: "request_state" }, {});
   }
 }
+
+/** The widget that `draw` makes. @param {string} what @param {(model: any, el: HTMLElement, signal: AbortSignal) => void} draw */
+export const widgetOf = (what, draw) => ({
+  /** @param {{model: any, el: HTMLElement, signal: AbortSignal}} given */
+  render({ model, el, signal }) {
+    hearLate(model);
+    try {
+      draw(model, el, signal);
+    } catch (error) { // drawing must not take the cell down
+      el.append(h("p", "wb-view wb-error", `${what} could not be drawn: ${error}. The tape and its gradients are not affected.`));
+      throw error;
+    }
+  },
+});

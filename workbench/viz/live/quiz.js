@@ -27,8 +27,8 @@ function veilSheet(page) {
 /** @param {any} model @param {HTMLElement} el @param {AbortSignal} signal */
 function quiz(model, el, signal) {
   const said = h("p", { class: "wb-said", role: "status" }), note = h("p", "wb-faint");
-  const answers = model.get("answers").map((/** @type {string} */ text) => button(text, text, () => send({ chosen: text })));
-  const skip = button("skip", "skip the question: tell the answer", () => send({ skipped: true }));
+  const answers = model.get("answers").map((/** @type {string} */ text) => button(text, text, () => send("chosen", text)));
+  const skip = button("skip", "skip the question: tell the answer", () => send("skipped", true));
   const done = () => model.get("chosen") !== null || model.get("skipped");
   /** @type {Element | null} */ let cell = null;
   const veil = () => {
@@ -36,8 +36,8 @@ function quiz(model, el, signal) {
     cell?.classList.toggle(VEILED, !done());
     note.textContent = cell && !done() ? "The cells below are veiled until you answer or skip." : "";
   };
-  const send = (/** @type {Record<string, any>} */ values) => {
-    for (const [name, value] of Object.entries(values)) model.set(name, value);
+  const send = (/** @type {string} */ name, /** @type {any} */ value) => {
+    model.set(name, value);
     model.save_changes();
     tell();
   };

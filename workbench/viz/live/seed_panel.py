@@ -393,7 +393,7 @@ class SeedPanel(Saved, widgets.VBox):
         changed = " · inputs changed" if self.engine.version and self.engine.tape is not self.engine.recorded else ""
         shape = " × ".join(map(str, self.engine.shape)) or "1"
         text = f"Seeding {self.engine.output} ({shape}) · seed: {run.label}{changed}"
-        return f"<h4>{quoted(text)}</h4>"
+        return f'<div class="wb-title">{quoted(text)}</div>'
 
     def _row(self, run: SeedRun, pinned: SeedRun | None) -> str:
         measured = self.engine.measure(run) if self.measure.value and run.inputs == self.engine.version else None
@@ -415,7 +415,7 @@ class SeedPanel(Saved, widgets.VBox):
 
 
 def _card(title: str, content: str) -> str:
-    return f'<div class="wb-card"><h4>{quoted(title)}</h4>{content}</div>'
+    return f'<div class="wb-card"><div class="wb-title">{quoted(title)}</div>{content}</div>'
 
 
 def _meant(text: str) -> str:

@@ -47,12 +47,11 @@ function cellsOfMany(v, col) {
 
 /** Reads, writes, kept bytes, adjoints and those of the other pass of one event as texts. @param {any} v @param {number} e */
 function cellsOf(v, e) {
-  /** @type {string[][]} */ const [reads, writes, kept, adjoint] = [[], [], [], []];
+  /** @type {string[][]} */ const [reads, writes, kept] = [[], [], []];
   const [from, to] = v.tape.touchesOf(e), [k0, k1] = v.tape.keptOf(e);
   for (let t = from; t < to; t++) (v.tape.touches.how[t] ? writes : reads).push(touchText(v, t).replace(/^(read|write) /, ""));
   for (let k = k0; k < k1; k++) kept.push(v.tape.text(v.tape.kept.text[k]));
-  adjoint.push(...rangesOf(v, v.levels, e));
-  return [reads, writes, kept, adjoint, rangesOf(v, v.other, e)];
+  return [reads, writes, kept, rangesOf(v, v.levels, e), rangesOf(v, v.other, e)];
 }
 
 /** The adjoint of all that an event touched, each range once. @param {any} v @param {any} side @param {number} e */

@@ -3,11 +3,10 @@
 // Names and source lines only ever become text. The page holds at most as many marks as compose.js allows, at any zoom.
 import { composed } from "./compose.js";
 import { holdInSight, keepInSight, measured } from "./panel_height.js";
-import { h } from "./elements.js";
 import { placeRows, showSeed } from "./families.js";
 import { listenToPicture } from "./keys.js";
 import { decodeLevels, tallies } from "./lanes.js";
-import { hearLate } from "./late_messages.js";
+import { widgetOf } from "./late_messages.js";
 import { listenToMap, paintFrame, paintMap } from "./overview.js";
 import { pageOf } from "./page.js";
 import { drawLegend, drawScale } from "./legend.js";
@@ -131,15 +130,4 @@ function watch(v) {
   });
 }
 
-export default {
-  /** @param {{model: any, el: HTMLElement, signal: AbortSignal}} given */
-  render({ model, el, signal }) {
-    hearLate(model);
-    try {
-      explorer(model, el, signal);
-    } catch (error) { // drawing must not take the cell down
-      el.append(h("p", "wb-view wb-error", `The tape view could not be drawn: ${error}. The tape and its gradients are not affected.`));
-      throw error;
-    }
-  },
-};
+export default widgetOf("The tape view", explorer);

@@ -28,6 +28,7 @@ from ...diagnose import Finding
 from ...diagnose.flow import trusted
 from ...diagnose.rule import seeded_number
 from ...errors import GradientError
+from ...kernels.types import Struct
 from ...tapes.events import Event
 from ...tapes.tape import Tape
 from ..data.columns import Columns
@@ -41,7 +42,6 @@ from ..data.snapshot import (
     TapeMoments,
     frame_of,
     full_shape,
-    is_viewable,
     picture,
     reduced,
     seed_bytes,
@@ -224,7 +224,7 @@ class View(Saved, Widget):
         """The arrays to choose from, and the grids of the launches."""
         seen: dict[Any, Any] = {}
         for a in self.tape.arrays.values():
-            if is_viewable(a):
+            if a.size and not isinstance(a.dtype, Struct):
                 seen.setdefault((a.span, a.dtype, self._name(a)), a)
         self.arrays = list(seen.values())
         lanes = self._columns.lanes

@@ -204,7 +204,7 @@ class WhatIf:
         direction = shadow_of(a, space)
         direction[np.unravel_index(n, direction.shape)] = 1
         try:
-            return made.along([points], lambda observe: carry_tangents(tape, space, observe), space)[0]
+            return made.along([points], lambda see: carry_tangents(tape, space, observe=see), space)[0]
         except GradientError:
             return None
 

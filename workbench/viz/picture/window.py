@@ -148,7 +148,9 @@ def _broken(widths: Sequence[float], pitch: float, room: float) -> list[int]:
 
 def _spans(trace: Trace, lanes: int, budget: int, room: float) -> list[Span]:
     """Events one by one and folds; in the middle of a long tape runs of events that have no room."""
-    folds = shut_folds(trace)
+    folds = [fold for fold in trace.folds if fold.parent == -1 and fold.last - fold.first > 1]
+    if len(trace.events) <= OPEN or len(folds) > FOLDS:
+        folds = []
     shut = {fold.first: fold for fold in folds}
     spans: list[Span] = []
     while (n := spans[-1][1] if spans else 0) < len(trace.events):
@@ -162,12 +164,6 @@ def _spans(trace: Trace, lanes: int, budget: int, room: float) -> list[Span]:
         run = a in hidden and found and found[-1][0] in hidden
         found[-1:] = [(found[-1][0], b, None)] if run else [*found[-1:], (a, b, fold)]
     return found
-
-
-def shut_folds(trace: Trace) -> list[Fold]:
-    """The outermost folds of a long tape: each is one column. None where they are too many."""
-    found = [fold for fold in trace.folds if fold.parent == -1 and fold.last - fold.first > 1]
-    return found if len(trace.events) > OPEN and len(found) <= FOLDS else []
 
 
 def visible(events: Sequence[EventColumn], lanes: int, budget: int, room: float, taken: float = 0.0) -> tuple[int, int]:

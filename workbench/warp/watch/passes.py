@@ -7,6 +7,7 @@ at its first. Warp's gradient buffers are compared after every adjoint launch to
 from __future__ import annotations
 
 from collections.abc import Iterator
+from contextlib import suppress
 from dataclasses import dataclass
 from typing import Any
 
@@ -346,11 +347,8 @@ class WarpBackward(Verdicts):
             if event is first:
                 raise Enough
 
-        with memory.LOCK, memory.unrecorded():
-            try:
-                walk(tape, Workspace(), observe, before, step=step)
-            except Enough:
-                pass
+        with memory.LOCK, memory.unrecorded(), suppress(Enough):
+            walk(tape, Workspace(), observe, before, step=step)
         return exact, wrong
 
     def _look(self, glimpse: Glimpse, space: Workspace, wrong: dict[int, WarpStep]) -> None:
