@@ -128,6 +128,7 @@ def test_the_makers_make_what_they_say():
     assert ones((2, 1), dtype=vec3).numpy().tolist() == [[[1, 1, 1]], [[1, 1, 1]]]
     assert full(2, vec3(1.0, 2.0, 3.0)).dtype is vec3
     assert full(2, 7).dtype is int32 and full(2, 0.5).numpy().tolist() == [0.5, 0.5]
+    assert full(2).list() == full(2, dtype=float).list() == [0, 0] and not full(3, dtype=vec3).numpy().any()
     assert empty((2, 3), dtype=int).shape == (2, 3)
     a = zeros((2, 3), dtype=float64, requires_grad=True)
     assert [f(a).requires_grad for f in (zeros_like, ones_like, empty_like)] == [True] * 3

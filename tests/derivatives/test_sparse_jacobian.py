@@ -360,3 +360,49 @@ def test_entries_that_are_rounding_alone_are_no_wrong_pattern(mode):
     found = wb.jacobian(tape, y, x, mode, sparse=True, pattern=whole).toarray()
     assert 0 < abs(found).max() < 1e-13
     np.testing.assert_array_equal(found, wb.jacobian(tape, y, x, mode))
+
+
+@wb.kernel
+def of_vectors(x: wb.array(dtype=wb.vec4d), y: wb.array(dtype=wb.vec4d)):
+    i = wb.tid()
+    y[i][3] = x[i][1] * x[i][2]
+    y[i][0] += x[i][3]
+
+
+@wb.kernel
+def of_square_matrices(x: wb.array(dtype=wb.mat33d), y: wb.array(dtype=wb.mat33d)):
+    i = wb.tid()
+    y[i][2, 0] = x[i][1, 2] * x[i][2, 1]
+    y[i][0, 1] += x[i][2, 2]
+
+
+MAT23 = wb.types.matrix((2, 3), F)
+
+
+@wb.kernel
+def of_long_matrices(x: wb.array(dtype=MAT23), y: wb.array(dtype=MAT23)):
+    i = wb.tid()
+    y[i][1, 0] = x[i][1, 2] * x[i][0, 1]
+    y[i][0, 2] += x[i][1, 1]
+
+
+@wb.kernel
+def of_rows(x: wb.array(dtype=wb.mat33d), y: wb.array(dtype=wb.mat33d)):
+    i = wb.tid()
+    y[i][2] = x[i][1]
+
+
+@pytest.mark.parametrize(
+    ("kernel", "dtype"),
+    [(of_vectors, wb.vec4d), (of_square_matrices, wb.mat33d), (of_long_matrices, MAT23), (of_rows, wb.mat33d)],
+)
+@pytest.mark.parametrize("step", [1, -2])
+def test_components_have_rows_and_columns_of_their_own(kernel, dtype, step):
+    x = leaf(np.arange(1.0, 1.0 + 4 * dtype.size).reshape(4, *dtype.shape), dtype)
+    y = wb.zeros(4, dtype=dtype)
+    with wb.Tape() as tape:
+        wb.launch(kernel, 2, [x[::step], y[::-step]])
+    dense = wb.jacobian(tape, y, x).reshape(4 * dtype.size, -1)
+    found = wb.jacobian(tape, y, x, sparse=True)
+    np.testing.assert_array_equal(found.toarray(), dense)
+    assert found.nnz < dense.size and np.count_nonzero(dense) >= 4

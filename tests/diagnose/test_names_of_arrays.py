@@ -359,3 +359,15 @@ def test_launches_on_one_line_have_each_their_own_text():
         wb.launch(double, N, [x, held.y]); wb.launch(flat, N, inputs=[held.y], outputs=[wb.zeros(N)])  # noqa: E702
         # fmt: on
     assert [naming.argument_texts(event) for event in tape.events] == [["x", "held.y"], ["held.y", "wb.zeros(N)"]]
+
+
+def test_a_near_name_further_in_is_taken_before_a_far_one_further_out():
+    deep = SimpleNamespace(parts=[SimpleNamespace(of=[leaf()])])
+
+    def step(x, y):
+        with wb.Tape() as tape:
+            wb.launch(double, dim=N, inputs=[x], outputs=[y])
+        return wb.viz.gather(tape)
+
+    found = step(deep.parts[0].of[0], wb.zeros(N))
+    assert [lane.names[0].name for lane in found.allocations] == ["x", "y"]

@@ -473,3 +473,84 @@ def test_it_is_exact_and_nothing_is_said_where_nothing_hides(kernel, slope):
     found, _, v, *_ = walks(turns(kernel), F, np.zeros(3))
     assert found["backward"] == []
     np.testing.assert_allclose(v.grad.numpy()[0], slope, rtol=1e-14)
+
+
+# ---- an absolute value times the sign of its number
+
+
+@wb.kernel
+def size_handed_on(v: wb.array[V3], n: int, y: wb.array[F]):
+    i = wb.tid()
+    s = F(0.0)
+    a = F(0.0)
+    for _ in range(n):
+        s += a * wb.sign(v[i][0])
+        a = wb.abs(v[i][0])
+    y[i] = s
+
+
+@wb.kernel
+def sizes_summed(v: wb.array[V3], n: int, y: wb.array[F]):
+    i = wb.tid()
+    s = F(0.0)
+    for _ in range(n):
+        s += wb.abs(v[i][0])
+    y[i] = s * wb.sign(v[i][0])
+
+
+@wb.kernel
+def size_of_the_last(v: wb.array[V3], n: int, y: wb.array[F]):
+    i = wb.tid()
+    x = v[i][0]
+    a = wb.abs(x)
+    for _ in range(n):
+        x = x + F(0.5) * a * wb.sign(x)
+        a = wb.abs(x)
+    y[i] = x
+
+
+@pytest.mark.parametrize("kernel", [size_handed_on, sizes_summed, size_of_the_last])
+def test_the_slope_of_a_size_that_a_loop_hands_to_a_sign_is_said(kernel):
+    program = turns(kernel)
+    assert np.abs(one_sided(program, np.zeros(3))).max() > 0.9
+    found, tape, *_ = walks(program, F, np.zeros(3))
+    assert any("The slope of `abs`" in text and text.endswith("[convention]") for text in found["backward"])
+    assert {f.thread for f in tape.diagnose().named("convention")} == {0}
+    found, *_ = walks(program, F, np.zeros(3), seed=0.0)
+    assert found["backward"] == []
+    for x in (0.3, -0.3):
+        start = np.array([x, 0.2, 0.1])
+        found, _, v, *_ = walks(program, F, start)
+        assert not any(found.values())
+        np.testing.assert_allclose(RAYS @ v.grad.numpy()[0], one_sided(program, start), rtol=1e-5, atol=1e-6)
+
+
+@wb.kernel
+def drag(v: wb.array[V3], n: int, y: wb.array[F]):
+    i = wb.tid()
+    x = v[i][0]
+    for _ in range(n):
+        x = x - F(0.1) * wb.sign(x) * (wb.abs(x) + x * x)
+    y[i] = x
+
+
+@wb.kernel
+def size_in_a_branch(v: wb.array[V3], n: int, y: wb.array[F]):
+    i = wb.tid()
+    x = v[i][0]
+    s = F(0.0)
+    if n > 2:
+        s = wb.abs(x) * F(n) + x * x
+    y[i] = wb.sign(x) * s
+
+
+@pytest.mark.parametrize(("kernel", "slope"), [(drag, 0.729), (size_in_a_branch, 3.0)])
+def test_a_size_times_its_sign_is_smooth_where_both_are_met_in_a_turn(kernel, slope):
+    for where, wanted in ((0.0, [slope, 0.0, 0.0]), (0.4, None), (-0.4, None)):
+        start = where * np.array([1.0, 0.5, -0.7])
+        found, _, v, *_ = walks(turns(kernel), F, start)
+        assert found["backward"] == []
+        if wanted is not None:
+            np.testing.assert_allclose(v.grad.numpy()[0], wanted, rtol=1e-14)
+        else:
+            np.testing.assert_allclose(RAYS @ v.grad.numpy()[0], one_sided(turns(kernel), start), rtol=1e-5, atol=1e-6)

@@ -437,3 +437,21 @@ def test_a_snippet_that_ends_too_early_is_shown_with_its_last_line():
 
     with pytest.raises(wb.KernelError, match=r"Its line 2 is: return y"):
         k.program()
+
+
+@pytest.mark.parametrize("type", ["float", "auto", "double", "int"])
+@pytest.mark.parametrize("sign", ["=", "+=", "*="])
+def test_a_variable_keeps_the_type_that_it_was_declared_with(type, sign, backend):
+    @wb.func_native(f"{type} s = 2; s {sign} x; s {sign} 3; return s;")
+    def changed(x: float) -> float: ...
+
+    @wb.kernel
+    def k(x: wb.array[float], y: wb.array[float]):
+        y[wb.tid()] = float(changed(x[wb.tid()]))
+
+    x = np.array([0.5, 2.25, -7.75], np.float32)
+    y = wb.zeros(3, dtype=float)
+    wb.launch(k, 3, [wb.array(x), y])
+    whole = np.trunc if type in ("auto", "int") else np.asarray  # of 2 `auto` makes an int, as in C
+    want = {"=": 0 * x + 3, "+=": whole(2 + x) + 3, "*=": whole(2 * x) * 3}[sign]
+    assert y.numpy().tolist() == want.tolist()

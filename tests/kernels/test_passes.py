@@ -3,13 +3,14 @@
 import importlib
 import inspect
 import pkgutil
+import re
 from collections.abc import Callable
 
 import pytest
 
 import workbench as wb
 from tests.support.ir_check import IRError, check
-from workbench.kernels import PASSES, passes
+from workbench.kernels import PASSES, passes, show
 from workbench.kernels.ir import Function, walk
 from workbench.kernels.passes import (
     adjoint,
@@ -157,3 +158,23 @@ def test_the_steps_of_a_kernel_are_all_there_in_order():
     for name in ("source", "ir", "adjoint", "c", "cuda"):
         assert str(texts[name]) == str(getattr(diffuse, name))
     assert str(texts["forward loads"]).count("x[") < str(texts["ir"]).count("x[")
+
+
+@wb.kernel
+def named_results(x: wb.array[float], n: int, y: wb.array[float]):
+    i = wb.tid()
+    s = x[i] * 2.0
+    for _ in range(n):
+        s = s * x[i]
+    r = 0.0
+    if s > 1.0:
+        r = s * 3.0
+    y[i] = r + s
+
+
+def test_a_derivative_is_printed_under_the_name_of_its_value():
+    """Also behind branches and loops: t_s is the tangent of s, d_s its adjoint."""
+    text = show.text(tangent.tangent(of(named_results), BOTH).function)
+    for name in ("s", "r"):
+        assert re.search(rf"\bt_{name}(_\d+)?\b", text), name
+    assert re.search(r"\bd_s(_\d+)?\b", show.text(adjoint.adjoint(of(named_results), BOTH).function))

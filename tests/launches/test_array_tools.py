@@ -137,3 +137,17 @@ def test_a_cast_reads_all_before_it_writes_into_the_same_memory():
     assert y.list() == [1, 1, 2, 3]
     tape.backward(grads={y: wb.array([1.0, 10.0, 100.0, 1000.0], dtype=wb.float64)})
     assert x.grad.list() == [11, 100, 1000, 0]
+
+
+@pytest.mark.parametrize("room", [(4, 4), (4, 9), (9, 4), (3, 9), (9, 3)])
+def test_runs_go_into_arrays_that_have_just_the_room(room):
+    x = wb.array([4, 4, 4, 1, 4, 9])
+    runs, lengths = (wb.full(n, -1, dtype=int) for n in room)
+    if min(room) < 4:
+        with pytest.raises(wb.LaunchError, match=r"4 runs do not fit(.|\n)*\[array-tool\]"):
+            wb.utils.runlength_encode(x, runs, lengths)
+        assert set(runs.list() + lengths.list()) == {-1}
+        return
+    assert wb.utils.runlength_encode(x, runs, lengths) == 4
+    assert runs.list() == [4, 1, 4, 9] + [-1] * (room[0] - 4)
+    assert lengths.list() == [3, 1, 1, 1] + [-1] * (room[1] - 4)

@@ -426,3 +426,23 @@ def test_indices_written_under_another_name_are_those_the_finder_takes(value):
     else:
         backward(tape, y)
         np.testing.assert_array_equal(x.grad.numpy(), 2 * X)
+
+
+@wb.kernel
+def one_before(x: wb.array[float], y: wb.array[float]):
+    i = wb.tid()
+    y[i - 1] = x[i % 4] * x[i % 4]
+
+
+@pytest.mark.parametrize("threads", [4, 5])
+def test_an_index_that_counts_from_the_end_meets_the_one_it_counts_to(threads):
+    """Thread 0 writes the last element; so does a fifth thread."""
+    x, y = wb.ones(4, requires_grad=True), wb.zeros(4)
+    with wb.Tape() as tape:
+        wb.launch(one_before, threads, [x], [y])
+    if threads == 4:
+        tape.backward(grads={y: wb.ones(4)})
+        assert x.grad.list() == [2.0] * 4
+        return
+    with pytest.raises(wb.GradientError, match=r"\[race\]"):
+        tape.backward(grads={y: wb.ones(4)})

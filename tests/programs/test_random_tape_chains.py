@@ -21,3 +21,8 @@ def test_every_gradient_is_exact_or_refused_and_what_stops_is_told(first):
 @pytest.mark.host_memory
 def test_a_backward_that_writes_no_gradient_inside_two_tapes():
     assert outcome(700_913) == "exact"
+
+
+@pytest.mark.host_memory
+def test_a_second_backward_that_would_replace_what_was_not_handed_on():
+    assert outcome(269) == "refused: not-handed-on"

@@ -202,3 +202,43 @@ def test_numbers_of_memory_that_was_filled_since_are_constants():
         wb.launch(squares, 3, [z], [y])
     tape.backward(grads={y: np.ones(3)})
     assert x.grad.list() == [0.0] * 3
+
+
+# ---- what a method of NumPy writes by out=
+
+COLUMN = np.ones((4, 1))
+METHODS = {
+    "sum": ((1,), lambda v, out: v.sum(keepdims=True, out=out)),
+    "prod": ((1,), lambda v, out: v.prod(keepdims=True, out=out)),
+    "mean": ((1,), lambda v, out: v.mean(keepdims=True, out=out)),
+    "std": ((1,), lambda v, out: v.std(keepdims=True, out=out)),
+    "var": ((1,), lambda v, out: v.var(keepdims=True, out=out)),
+    "max": ((1,), lambda v, out: v.max(keepdims=True, out=out)),
+    "min": ((1,), lambda v, out: v.min(keepdims=True, out=out)),
+    "dot": ((1, 1), lambda v, out: v.reshape(1, 4).dot(COLUMN, out=out)),
+    "trace": ((4,), lambda v, out: v.reshape(1, 1, 4).trace(out=out)),
+    "take": ((2,), lambda v, out: v.take([1, 2], out=out)),
+    "cumsum": ((4,), lambda v, out: v.cumsum(out=out)),
+    "cumprod": ((4,), lambda v, out: v.cumprod(out=out)),
+    "clip": ((4,), lambda v, out: v.clip(0.0, 9.0, out=out)),
+    "round": ((4,), lambda v, out: v.round(12, out=out)),
+}
+
+
+@pytest.mark.parametrize("buffered", [True, False])
+@pytest.mark.parametrize("name", METHODS)
+def test_what_a_method_of_numpy_writes_by_out_carries_where_it_came_from(name, buffered):
+    shape, method = METHODS[name]
+    x, y = leaf(), empty()
+    z, loss = wb.zeros(shape, dtype=F), empty(int(np.prod(shape)))
+    with wb.Tape() as tape:
+        wb.launch(square, 4, [x], [y])
+        out = np.zeros(shape) if buffered else z.numpy()
+        assert method(y.numpy(), out) is out
+        if buffered:
+            z.assign(out)
+        wb.launch(square, loss.size, [z.flatten()], [loss])
+    np.testing.assert_array_equal(z.numpy(), method(y.numpy(), np.zeros(shape)))
+    with pytest.raises(wb.GradientError) as error:
+        tape.backward(grads={loss: np.ones(loss.size)})
+    assert error.value.slug == "host-values" and "y" in str(error.value)

@@ -476,3 +476,73 @@ def test_a_mark_that_comes_too_late_is_refused_forward_too(backend: str):
     with wb.Tape() as tape:
         wb.launch(double, 2, [x], [z])
     np.testing.assert_array_equal(wb.jvp(tape, {x: [1.0, 3.0]})[z], [2, 6])
+
+
+# ---- the body of a func that brings an adjoint of its own: forward it is a body like any other
+
+G = wb.float64
+
+
+def by_branch(a: G, n: int):
+    if a > G(0.3):
+        return a * a * G(n)
+    return wb.sin(a)
+
+
+def by_loop(a: G, n: int):
+    s = a
+    for _ in range(n):
+        s = s * a + a
+    return s
+
+
+def by_while(a: G, n: int):
+    s = a
+    k = 0
+    while s < G(5.0) and k < n:
+        s = s * G(1.5) + a * s
+        k += 1
+    return s
+
+
+def by_break(a: G, n: int):
+    s = a
+    for k in range(50):
+        if k >= n:
+            break
+        s = s + wb.sin(s)
+    return s
+
+
+def nothing(a: G, n: int, g: G):
+    wb.adjoint[a] += G(0.0) * g
+
+
+@pytest.mark.parametrize("f", [by_branch, by_loop, by_while, by_break], ids=lambda f: f.__name__)
+@pytest.mark.parametrize("in_a_loop", [False, True])
+def test_forward_mode_goes_through_the_body_of_a_func_with_its_own_adjoint(f, in_a_loop, backend: str):
+    own = wb.func(f)
+    wb.func_grad(own)(nothing)
+
+    @wb.kernel
+    def k(x: wb.array(dtype=G), n: int, y: wb.array(dtype=G)):
+        i = wb.tid()
+        if wb.static(in_a_loop):
+            s = x[i]
+            for _ in range(3):
+                s = own(s, n) * G(0.5)
+            y[i] = s
+        else:
+            y[i] = own(x[i], n)
+
+    def values(x):
+        y = wb.zeros(4, dtype=G)
+        wb.launch(k, 4, [f64(x), 3], [y])
+        return y.numpy().copy()
+
+    x, y = f64([0.1, 0.4, 0.7, 1.1], requires_grad=True), wb.zeros(4, dtype=G)
+    with wb.Tape(keep="all") as tape:
+        wb.launch(k, 4, [x, 3], [y])
+    v, h = np.array([1.0, -2.0, 0.5, 3.0]), 1e-6
+    want = (values(x.numpy() + h * v) - values(x.numpy() - h * v)) / (2 * h)
+    np.testing.assert_allclose(wb.jvp(tape, {x: v})[y], want, rtol=1e-7, atol=1e-8)

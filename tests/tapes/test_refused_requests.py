@@ -61,6 +61,13 @@ REFUSED = {
     "hvp of a number": ("loss-shape", lambda t, x, y: wb.hvp(t, 3.0, {x: ONES})),
     "hvp of two": ("loss-shape", lambda t, x, y: wb.hvp(t, y, {x: ONES})),
     "hvp along three": ("seed-shape", lambda t, x, y: wb.hvp(t, y[0:1], {x: np.ones(3)})),
+    "hvp along a list": ("seed-type", lambda t, x, y: wb.hvp(t, y[0:1], [x])),
+    "hvp along nothing": ("no-seed", lambda t, x, y: wb.hvp(t, y[0:1], {})),
+    "hvp along a number": ("seed-type", lambda t, x, y: wb.hvp(t, y[0:1], {3: 1.0})),
+    "hvp along a stranger": ("not-active", lambda t, x, y: wb.hvp(t, y[0:1], {empty(2): ONES})),
+    "a tangent in a list": ("seed-type", lambda t, x, y: wb.jvp(t, [x])),
+    "a seed in a list": ("seed-type", lambda t, x, y: t.backward(grads=[x])),
+    "no seed": ("no-seed", lambda t, x, y: t.backward(grads={})),
     "hvp through a function": (
         "jvp-func",
         lambda t, x, y: through(lambda t, x, y: wb.hvp(t, y[0:1], {x: ONES}), func=True),

@@ -144,6 +144,16 @@ def test_what_other_threads_do_to_active_memory_is_refused_by_their_line(what, b
     assert "pool.submit" in error.where.text and "with tape:" in str(error)
 
 
+def test_a_write_of_the_host_before_it_hides_nothing_of_what_another_thread_does(backend):
+    x, y, z, w = leaf(), empty(), empty(), empty()
+    with wb.Tape() as tape, ThreadPoolExecutor(1) as pool:
+        wb.launch(square, 4, [x], [y])
+        w.assign(y.numpy() * 2.0)  # a constant, which nothing reads
+        pool.submit(lambda: wb.launch(square, 4, [y], [z])).result()
+        wb.launch(square, 4, [z], [y])
+    assert "pool.submit" in refused(tape, y, "tape-thread").where.text
+
+
 def test_other_threads_may_do_what_is_none_of_the_tapes_business(backend):
     x, y, a, b = leaf(), empty(), leaf(), empty()
     with wb.Tape() as tape, ThreadPoolExecutor(1) as pool:

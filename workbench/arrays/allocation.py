@@ -302,12 +302,14 @@ class GradientMemory(Allocation):
     publisher      when a tape last published it, and which (a weak reference).
     gradient_view  the copy that `numpy()` returned; `previous_view`: the one before.
     read_at        clock of the last read; `stood_at`: the primal's version when last published.
+    borders        weak references to those (`tapes.cross_tape`) for which it waits to be handed on.
     """
 
     is_gradient = True
     publisher: tuple[int, Any] = (0, None)
     previous_view: Any = None
     read_at = stood_at = 0
+    borders: Sequence[weakref.ref[Any]] = ()
     _of: weakref.ref[Allocation] | None = None
     _published: Any = None
     _by_hand: np.ndarray | None = None

@@ -16,8 +16,8 @@ from functools import lru_cache
 
 import numpy as np
 
-from ..arrays.allocation import Allocation
-from ..arrays.interval_index import SpanIndex
+from ..arrays.allocation import Allocation, caller_where
+from ..arrays.interval_index import SpanIndex, SpanSet
 from ..arrays.read_values import checksum
 from ..arrays.span import Span
 from ..arrays.workspace import Workspace
@@ -78,6 +78,7 @@ class ForeignLeaf:
     said      True if it was warned about.
     known     False if there is no adjoint, as no gradient was asked for.
     marked    True if it has a `.grad` to seed `run` with.
+    walked    where the walk was.
     """
 
     def __init__(self, a: Allocation, run: RecordingId, known: bool, marked: bool):
@@ -86,6 +87,7 @@ class ForeignLeaf:
         self.spans: SpanIndex[Span] = SpanIndex()
         self.said, self.name = False, ""
         self.where: Where | None = None  # it was read first
+        self.walked = caller_where()
 
     def add(self, span: Span, adjoint: np.ndarray | None) -> None:
         self.spans.put(span, span)
@@ -128,6 +130,15 @@ class ForeignLeaf:
             f"one tape around both; or {first}earlier.backward(grads={{{name}: {name}.grad}}) behind this backward();"
             f" or wb.detach({name}) if it is meant"
         )
+
+    def refuse_loss(self, written: SpanSet) -> None:
+        """Raise GradientError [not-handed-on] if a walk is to replace what waits in `.grad`."""
+        parts = [self.allocation.gradient_span(s) for s in self.open if written.touch(s)]
+        if any(part.words().any() for part in parts):
+            text = f"this backward() would replace {self.name}.grad, which has not been handed on to an earlier tape."
+            why = f"The backward() at {self.walked} left it there. Gradients of what a tape wrote do not add up."
+            instead = f"earlier.backward(grads={{{self.name}: {self.name}.grad}}) first; or {self.name}.grad.zero_()"
+            raise GradientError(text, slug="not-handed-on", where=caller_where(), why=why, instead=instead)
 
     def seeded_with(self, seeds: Workspace) -> None:
         """Clear `open` where the seeds of a backward of the writer are not zero."""
@@ -234,7 +245,7 @@ class Border:
             border.seeded_with(seeds)
 
     def report(self, found: list[ForeignLeaf], blind: bool) -> None:
-        """After a walk: refuse [nested-tape], warn of or queue borders. `blind`: no seed lies on an active path."""
+        """After a walk: refuse [nested-tape] or warn of borders. `blind`: no seed lies on an active path."""
         lost = [b for b in found if not (b.marked and b.run.alive)]
         for b in lost:
             inside = b.run.around(self.run)
@@ -258,16 +269,21 @@ class Border:
                 "what backward() is seeded with depends on nothing that has requires_grad: every gradient is zero."
                 " tape.diagnose() says where the way to it ends."
             )
-        for b in found:
-            if b not in lost:
+        for b in lost:
+            b.warn()
+
+    def queue(self) -> None:
+        """After gradients are published: let the borders at which they stopped wait for a backward of the writers."""
+        for b in self.crossings:
+            if b.marked and b.run.alive:
                 for w in b.run.waiting:
                     w.replaced_by(b)
                 b.run.waiting = [w for w in b.run.waiting if w.spans] + [b]
+                grad = b.allocation.gradient()
+                grad.borders = [r for r in grad.borders if (w := r()) is not None and w.open] + [weakref.ref(b)]
                 for ref in b.run.leaves:
                     if (leaf := ref()) is not None and leaf is not b.allocation:
                         leaf.awaited = [*leaf.awaited, b]
-        for b in lost:
-            b.warn()
 
 
 class CrossTapeSearch:

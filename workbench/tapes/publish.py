@@ -30,6 +30,10 @@ def publish(
     tape: Recording, space: Workspace, retained: dict[Span, Any], wrote: Wrote = counted, by: Recording | None = None
 ) -> None:
     """Write the adjoints in a workspace into `.grad`, and tell other libraries. `by`: the tape that records this."""
+    for a in space:
+        for ref in a.grad.borders if a.grad is not None else ():
+            if (b := ref()) is not None and b.run is not tape.border.run and (written := wrote(tape, a)[0]) is not None:
+                b.refuse_loss(written)
     for a in list(space):
         if a.asked:
             _publish_one(tape, a, space[a], retained, *wrote(tape, a), by)

@@ -139,6 +139,7 @@ class Tape(Recording, metaclass=Listed):
                 publish(self, space, retained)
             else:
                 ask("inner_backward", around, self, grads or {}, lambda: publish(self, space, retained, by=around))
+            self.border.queue()
             space.release()
             self.host.warn()
             conventions.warn(self)
