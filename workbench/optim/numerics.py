@@ -406,7 +406,7 @@ def interpolated(values: numbers, sizes: Any, x: numbers, table: table, out: num
         count *= taps
     total = type(values[0])(0)
     for k in range(count):
-        weight, at, rest = type(x[0])(1), int(0), k
+        weight, at, rest = type(x[0])(1), 0, k
         for j in range(d):
             place = least(most(x[i * d + j], type(x[0])(0)), type(x[0])(sizes[j] - 1))
             cell = most(least(int(below(detach(place))), sizes[j] - 2), 0)

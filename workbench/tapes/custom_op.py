@@ -138,7 +138,7 @@ class OpCall:
             a.data[...] = on_device(a, np.atleast_1d(v))
 
     def carry(self, moved: OpCall) -> None:
-        """Write the tangents of the results, by those of the arrays; `moved` is the call with tangents in their place."""
+        """Write the tangents of the results by those of the arrays: `moved` is the call with these in their place."""
         assert self.op.along is not None
         found = listed(self.op.along(*self.args, *self.outs, *moved.ins))
         for a, t in zip(moved.outs, found, strict=True):
@@ -212,12 +212,13 @@ def listed(found: object) -> list[Any]:
     return list(found) if isinstance(found, tuple | list) else [found]
 
 
-def with_rules(name: str, forward: Rule, vjp: Rule, tangent: Rule) -> CustomOp:
+def with_rules(name: str, forward: Rule, vjp: Rule, tangent: Rule | None = None) -> CustomOp:
     """An op of the house, under the name that messages and pictures call it by."""
     op = CustomOp(forward)
     op.__name__ = name
     op.vjp(vjp)
-    op.tangent(tangent)
+    if tangent is not None:
+        op.tangent(tangent)
     return op
 
 
