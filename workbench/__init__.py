@@ -139,7 +139,7 @@ _LATER = {
 }
 for _room, _names in {
     "derivatives.curvature": "covariance hessian",
-    "derivatives.integrate": "implicit_midpoint integrate rk4 symplectic_euler velocity_verlet",
+    "derivatives.integrate": "bdf2 implicit_midpoint integrate rk4 rk45 symplectic_euler velocity_verlet",
     "derivatives.jacobian": "hvp jacobian value_and_grad",
     "derivatives.root": "fixed_point root",
     "derivatives.smoothed": "smoothed",

@@ -10,8 +10,10 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from typing import Any
 
-from ..arrays import allocation as memory
-from ..arrays.array import array
+import numpy as np
+
+from ..arrays import allocation as memory, capture_log
+from ..arrays.array import array, clone, read_values
 from ..arrays.creation import copy, zeros_like
 from ..arrays.packing import Pack
 from ..errors import LaunchError
@@ -22,6 +24,18 @@ from ..launches.operators import map
 from ..tapes.checkpoint import checkpoint
 from .root import root
 
+MOST = 100_000  # steps of `rk45`
+# The pair of Dormand and Prince: of each stage its time, and the weights of the slopes before; then those of the error.
+STAGES = (
+    (0.0,),
+    (1 / 5, 1 / 5),
+    (3 / 10, 3 / 40, 9 / 40),
+    (4 / 5, 44 / 45, -56 / 15, 32 / 9),
+    (8 / 9, 19372 / 6561, -25360 / 2187, 64448 / 6561, -212 / 729),
+    (1.0, 9017 / 3168, -355 / 33, 46732 / 5247, 49 / 176, -5103 / 18656),
+    (1.0, 35 / 384, 0.0, 500 / 1113, 125 / 192, -2187 / 6784, 11 / 84),
+)
+ERROR = (71 / 57600, 0.0, -71 / 16695, 71 / 1920, -17253 / 339200, 22 / 525, -1 / 40)
 COPIES = 150  # of the state that a recorded loop keeps; loops of no more steps are recorded step by step
 Step = Callable[..., None]
 Rates = Callable[..., array | Sequence[array]]
@@ -133,22 +147,141 @@ def implicit_midpoint(rates: Rates, t: float, dt: float, *state: array) -> None:
     >>> x.numpy().round(6)  # (1 - 250) / (1 + 250)
     array([-0.992032])
     """
-    parts = Pack({f"state {k}": x for k, x in enumerate(state)})
+    for x, end in zip(state, _implicit(rates, t + dt / 2, dt, 0.5, state), strict=True):
+        copy(x, end)
+
+
+@through
+def bdf2(rates: Rates, t: float, dt: float, *state: array, first: bool = False) -> None:
+    """One step of order 2 by backward differences, in place: y = (4 x - before) / 3 + 2/3 dt f(t + dt, y), by `root`.
+
+    For stiff problems that should be damped: it is L-stable. Hairer, Wanner, "Solving ordinary differential equations
+    II" (1996), V.1.
+
+    state    the arrays of the state, and then as many of the state one step before, which are moved on too.
+    first    a step of backward Euler, which needs no state before: y = x + dt f(t + dt, y).
+
+    The rest and errors as of `implicit_midpoint`.
+
+    >>> x, before = wb.ones(1, dtype=wb.float64), wb.zeros(1, dtype=wb.float64)
+    >>> for k in range(2):
+    ...     wb.bdf2(lambda t, x: x * -1000.0, 0.5 * k, 0.5, x, before, first=k == 0)
+    >>> x.numpy() * 501 * 1003, before.numpy() * 501  # before: 1 / (1 + 500), x: (4 / 501 - 1) / (3 + 1000)
+    (array([-497.]), array([1.]))
+    """
+    half = len(state) // 2
+    if 2 * half != len(state):
+        raise LaunchError("bdf2() of an odd number of arrays.", slug="integrate", instead="bdf2(f, t, dt, x, x_before)")
+    now, before = state[:half], state[half:]
+    base = now if first else [map(_between, old, x, 4 / 3) for x, old in zip(now, before, strict=True)]
+    ends = _implicit(rates, t + dt, dt if first else dt * 2 / 3, 1.0, base)
+    for x, old, end in zip(now, before, ends, strict=True):
+        copy(old, x)
+        copy(x, end)
+
+
+def _implicit(rates: Rates, t: float, h: float, part: float, base: Sequence[array]) -> Sequence[array]:
+    """The y of y = base + h f(t, base + part (y - base)), where a part of 1 is y itself."""
+    parts = Pack({f"state {k}": x for k, x in enumerate(base)})
 
     @through
-    def residual(y: array, *state: array) -> array:
+    def residual(y: array, *base: array) -> array:
         r = zeros_like(y, requires_grad=False)
         ends = list(parts.views(y).values())
-        slopes = _rates(rates, t + dt / 2, [map(_between, x, end, 0.5) for x, end in zip(state, ends, strict=True)])
-        for x, end, d, out in zip(state, ends, slopes, parts.views(r).values(), strict=True):
-            map(_left, end, x, d, dt, out=out)
+        places = [map(_between, x, end, part) for x, end in zip(base, ends, strict=True)] if part < 1 else ends
+        slopes = _rates(rates, t, places)
+        for x, end, d, out in zip(base, ends, slopes, parts.views(r).values(), strict=True):
+            map(_left, end, x, d, h, out=out)
         return r
 
     with memory.unrecorded():
         guess = parts.vector
-    y = root(residual, guess, *state)
-    for x, end in zip(state, parts.views(y).values(), strict=True):
-        copy(x, end)
+    return list(parts.views(root(residual, guess, *base)).values())
+
+
+@through
+def rk45(
+    rates: Rates, t: float, end: float, *state: array, rtol: float = 1e-3, atol: float = 1e-6, dt: float | None = None
+) -> list[float]:
+    """From t to `end`, in place, in steps of order 5 whose size the error decides. Returns the times between the steps.
+
+    The pair of Dormand and Prince (1980); the error of a step is that of order 4, in the norm sqrt(mean((e / (atol +
+    rtol max(|x|, |y|)))^2)) over all numbers. A step with an error of up to 1 is taken; the next one is 0.9 error^-1/5
+    times as long, from 1/5 to 10 times (Hairer, Norsett, Wanner, II.4). `dt`: the first one. SciPy's RK45 does the same.
+
+    Under a tape the steps that were taken are recorded, by `integrate`: the gradient is that of these steps, their
+    sizes constant, and a replay has the same ones. Rates and state as of `rk4`. Raises LaunchError [integrate] also
+    where the steps become too small or more than 100,000; [capture].
+
+    >>> x = wb.ones(1, dtype=wb.float64)
+    >>> times = wb.rk45(lambda t, x: -x, 0.0, 1.0, x, rtol=1e-8, atol=1e-8)
+    >>> bool(abs(x.numpy()[0] - np.exp(-1)) < 1e-8), times[-1]
+    (True, 1.0)
+    """
+    capture_log.refuse("rk45()", "steps of one size, as of rk4, or jit=False")
+    if not t <= end:
+        raise LaunchError(f"rk45() from {t} to {end}.", slug="integrate", instead="an end behind t")
+    with memory.unrecorded():
+        now, times = [clone(x) for x in state], [float(t)]
+        slopes, size = _rates(rates, t, now), _error(now, now, now, rtol, atol)
+        steepness = _error(slopes, now, now, rtol, atol)
+        dt = dt or (size / steepness if size > 0 < steepness else end - t) / 100
+        while (begin := times[-1]) < end:
+            last = dt >= end - begin
+            dt = end - begin if last else dt
+            ends, slips = _dormand_prince(rates, begin, dt, now)
+            error = _error(slips, now, ends, rtol, atol)
+            if error <= 1:
+                now = ends
+                times.append(float(end) if last else begin + dt)
+            dt *= min(10, max(0.2, 0.9 * error**-0.2)) if error else 10
+            if not dt > 1e-14 * abs(begin) or len(times) > MOST:
+                text = f"rk45(): at t = {begin:.6g} the step is {dt:.1e}, the {len(times)}th."
+                why = "The error stays too large: a jump, a pole, or a stiff problem."
+                raise LaunchError(
+                    text, slug="integrate", where=memory.caller_where(), why=why, instead="implicit_midpoint"
+                )
+
+    @through
+    def step(k: int, *state: array) -> None:
+        ends, _ = _dormand_prince(rates, times[k], times[k + 1] - times[k], state, False)
+        for x, y in zip(state, ends, strict=True):
+            copy(x, y)
+
+    if memory.recorder() is not None and len(times) > 1:
+        integrate(step, state, len(times) - 1)
+    else:
+        for x, y in zip(state, now, strict=True):
+            copy(x, y)
+    return times
+
+
+def _dormand_prince(
+    rates: Rates, t: float, dt: float, state: Sequence[array], with_error: bool = True
+) -> tuple[list[array], list[array]]:
+    """(the state after a step, its error, if that is wanted)."""
+    slopes: list[list[array]] = []
+    ends = list(state)
+    for when, *weights in STAGES:
+        ends = _added(state, slopes, dt, weights)
+        if len(slopes) == len(STAGES) - 1 and not with_error:
+            return ends, []
+        slopes.append([clone(d) for d in _rates(rates, t + when * dt, ends)])
+    return ends, _added([zeros_like(x, requires_grad=False) for x in state], slopes, dt, ERROR)
+
+
+def _added(state: Sequence[array], slopes: list[list[array]], dt: float, weights: Sequence[float]) -> list[array]:
+    found = list(state)
+    for weight, ds in zip(weights, slopes, strict=True):
+        if weight:
+            found = [map(_moved, x, d, dt * weight) for x, d in zip(found, ds, strict=True)]
+    return found
+
+
+def _error(e: Sequence[array], x: Sequence[array], y: Sequence[array], rtol: float, atol: float) -> float:
+    parts = [tuple(np.abs(read_values(a).astype(np.float64).ravel()) for a in row) for row in zip(e, x, y, strict=True)]
+    ratios = [slip / (atol + rtol * np.maximum(a, b)) for slip, a, b in parts]
+    return float(np.sqrt(np.mean(np.concatenate(ratios) ** 2)))
 
 
 def _rates(rates: Rates, t: float, state: Sequence[array]) -> list[array]:

@@ -446,7 +446,9 @@ class _System:
             turned = made_of.products(b, entries).transposed
             return made_of.outer(seed, x).reshape(entries.shape), on_host(turned(self.xp.asarray(seed)))
 
-        product = with_rules("product", lambda *pair: on_host(made_of.products(b, pair[0])(self.xp.asarray(pair[1]))), times_back)
+        product = with_rules(
+            "product", lambda *pair: on_host(made_of.products(b, pair[0])(self.xp.asarray(pair[1]))), times_back
+        )
         made, _ = with_rules(how._name, first, vjp, tangent)(made_of.values, b)
         return made, told
 
