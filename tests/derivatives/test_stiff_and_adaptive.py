@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 import pytest
-from scipy.integrate import solve_ivp
+from scipy.integrate import RK45, solve_ivp
 
 import workbench as wb
 from tests.support.backends import BACKENDS
@@ -117,20 +117,10 @@ def test_chosen_steps_are_those_of_scipy_and_keep_the_tolerance():
         x, v, _, _, times = by_rk45(rtol=rtol, end=6.0)
         start = np.concatenate([X0, np.zeros(2)])
         theirs = solve_ivp(numbers, (0, 6.0), start, "RK45", args=(K,), rtol=rtol, atol=rtol)
-        error, their_error = (
-            np.abs(y - exact(6.0)).max() for y in (np.concatenate([x.numpy(), v.numpy()]), theirs.y[:, -1])
-        )
-        assert error < 3 * their_error + 1e-12 and error < 100 * rtol
-        assert abs(len(times) - len(theirs.t)) <= 3 and times[0] == 0.0 and times[-1] == 6.0
-        assert np.all(np.diff(times) > 0)
-
-
-def test_one_step_of_the_pair_is_that_of_scipy():
-    start = np.concatenate([X0, np.zeros(2)])
-    theirs = solve_ivp(numbers, (0, 0.1), start, "RK45", args=(K,), rtol=1e-3, atol=1e-3, first_step=0.1)
-    x, v = wb.array(X0, dtype=F), wb.zeros(2, dtype=F)
-    assert wb.rk45(pendulum(leaf([K])), 0.0, 0.1, x, v, rtol=1e-3, atol=1e-3, dt=0.1) == [0.0, 0.1]
-    np.testing.assert_allclose(np.concatenate([x.numpy(), v.numpy()]), theirs.y[:, -1], rtol=1e-14)
+        mine = np.concatenate([x.numpy(), v.numpy()])
+        np.testing.assert_allclose(mine, theirs.y[:, -1], rtol=1e-12)
+        np.testing.assert_allclose(times, theirs.t, rtol=1e-9)
+        assert np.abs(mine - exact(6.0)).max() < 100 * rtol
 
 
 def test_the_gradient_through_chosen_steps_is_that_of_the_solution():
@@ -145,18 +135,35 @@ def test_the_gradient_through_chosen_steps_is_that_of_the_solution():
     np.testing.assert_allclose(wb.hvp(tape, x[:1], {stiff: np.ones(1)})[stiff], [second], rtol=1e-4)
 
 
+def stepped(times, y, k):
+    """The steps of the pair at these times, by NumPy."""
+    for t, h in zip(times, np.diff(times), strict=False):
+        slopes = []
+        for when, weights in zip((*RK45.C, 1.0), (*RK45.A, RK45.B), strict=True):
+            at = y + h * sum((w * s for w, s in zip(weights, slopes, strict=False)), np.zeros(4))
+            slopes.append(numbers(t + when * h, at, k))
+        y = at
+    return y
+
+
 def test_the_gradient_is_exactly_that_of_the_steps_that_were_taken():
     x, _, tape, (start, stiff), times = by_rk45(rtol=1e-3)
     tape.backward(x[:1])
+    value = lambda x0, k: stepped(times, np.concatenate([x0, np.zeros(2)]), k)[0]  # noqa: E731
+    np.testing.assert_allclose(value(X0, K), x.numpy()[0], rtol=1e-14)
+    np.testing.assert_allclose(
+        np.append(start.grad.numpy(), stiff.grad.numpy()), differences(value), rtol=1e-8, atol=1e-10
+    )
 
-    def value(x0, k):
-        x, v = wb.array(x0, dtype=F), wb.zeros(2, dtype=F)
-        for a, b in zip(times, times[1:], strict=False):
-            wb.rk45(pendulum(leaf([k])), a, b, x, v, rtol=1e6, atol=1e6, dt=b - a)
-        return x.numpy()[0]
 
-    np.testing.assert_array_equal(value(X0, K), x.numpy()[0])
-    np.testing.assert_allclose(np.append(start.grad.numpy(), stiff.grad.numpy()), differences(value), rtol=1e-8)
+def test_states_of_vectors_in_float32():
+    start = wb.array(np.array([[1.0, 2.0, -1.0]]), dtype=wb.vec3, requires_grad=True)
+    with wb.Tape() as tape:
+        x = wb.clone(start)
+        wb.rk45(lambda t, x: x * -1.0, 0.0, 1.0, x, rtol=1e-5)
+    tape.backward(grads={x: wb.ones_like(x, requires_grad=False)})
+    np.testing.assert_allclose(x.numpy(), np.exp(-1) * start.numpy(), rtol=1e-5)
+    np.testing.assert_allclose(start.grad.numpy(), np.exp(-1), rtol=1e-5)
 
 
 def test_many_chosen_steps_are_one_event_with_the_same_gradient():
@@ -171,10 +178,9 @@ def test_many_chosen_steps_are_one_event_with_the_same_gradient():
 
 def test_what_cannot_be_integrated_is_refused():
     x = wb.ones(1, dtype=F)
-    with pytest.raises(wb.LaunchError, match="the step is") as refused:
+    with pytest.raises(wb.LaunchError, match="The error stays too large") as refused:
         wb.rk45(lambda t, x: x * x, 0.0, 2.0, x, rtol=1e-6, atol=1e-6)  # 1 / (1 - t)
     assert refused.value.slug == "integrate" and x.list() == [1.0]
-    assert wb.rk45(lambda t, x: x, 1.0, 1.0, x) == [1.0]
     with pytest.raises(wb.LaunchError, match="odd number"):
         wb.bdf2(lambda t, x: x, 0.0, 0.1, x)
     with pytest.raises(wb.LaunchError, match="end"):

@@ -61,9 +61,14 @@ CASES = {  # name: (the function, NumPy's, inputs)
     "inverse": (N.inverse, np.linalg.inv, MATRICES),
     "cholesky": (N.cholesky, lambda A: np.linalg.cholesky((A + A.swapaxes(1, 2)) / 2), MATRICES),
     "interpolate, 1": (N.interpolate, lambda v, x: scipy.ndimage.map_coordinates(v, [x], order=1), LINE, PLACES[:, 0]),
-    "interpolate, 3": (N.interpolate, lambda v, x: scipy.ndimage.map_coordinates(v, x.T, order=1), CUBE, PLACES * [0.5, 1, 1]),
+    "interpolate, 3": (
+        N.interpolate,
+        lambda v, x: scipy.ndimage.map_coordinates(v, x.T, order=1),
+        CUBE,
+        PLACES * [0.5, 1, 1],
+    ),
     "interpolate, cubic": (lambda v, x: N.interpolate(v, x, 3), None, TABLE, PLACES[:, :2]),
-}  # fmt: skip
+}
 
 
 def leaves(values):

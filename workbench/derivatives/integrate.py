@@ -24,18 +24,6 @@ from ..launches.operators import map
 from ..tapes.checkpoint import checkpoint
 from .root import root
 
-MOST = 100_000  # steps of `rk45`
-# The pair of Dormand and Prince: of each stage its time, and the weights of the slopes before; then those of the error.
-STAGES = (
-    (0.0,),
-    (1 / 5, 1 / 5),
-    (3 / 10, 3 / 40, 9 / 40),
-    (4 / 5, 44 / 45, -56 / 15, 32 / 9),
-    (8 / 9, 19372 / 6561, -25360 / 2187, 64448 / 6561, -212 / 729),
-    (1.0, 9017 / 3168, -355 / 33, 46732 / 5247, 49 / 176, -5103 / 18656),
-    (1.0, 35 / 384, 0.0, 500 / 1113, 125 / 192, -2187 / 6784, 11 / 84),
-)
-ERROR = (71 / 57600, 0.0, -71 / 16695, 71 / 1920, -17253 / 339200, 22 / 525, -1 / 40)
 COPIES = 150  # of the state that a recorded loop keeps; loops of no more steps are recorded step by step
 Step = Callable[..., None]
 Rates = Callable[..., array | Sequence[array]]
@@ -200,88 +188,56 @@ def _implicit(rates: Rates, t: float, h: float, part: float, base: Sequence[arra
 
 
 @through
-def rk45(
-    rates: Rates, t: float, end: float, *state: array, rtol: float = 1e-3, atol: float = 1e-6, dt: float | None = None
-) -> list[float]:
-    """From t to `end`, in place, in steps of order 5 whose size the error decides. Returns the times between the steps.
+def rk45(rates: Rates, t: float, end: float, *state: array, rtol: float = 1e-3, atol: float = 1e-6) -> list[float]:
+    """From t to `end`, in place, in steps of order 5 as long as the error allows. Returns the times between the steps.
 
-    The pair of Dormand and Prince (1980); the error of a step is that of order 4, in the norm sqrt(mean((e / (atol +
-    rtol max(|x|, |y|)))^2)) over all numbers. A step with an error of up to 1 is taken; the next one is 0.9 error^-1/5
-    times as long, from 1/5 to 10 times (Hairer, Norsett, Wanner, II.4). `dt`: the first one. SciPy's RK45 does the same.
-
-    Under a tape the steps that were taken are recorded, by `integrate`: the gradient is that of these steps, their
+    The pair of Dormand and Prince (1980). `scipy.integrate.RK45` chooses the steps, in a first run: the estimated error
+    of each, divided by atol + rtol max(|x|, |y|), has a root mean square over all numbers of at most 1. A second run
+    makes them, by `integrate`: under a tape it is what is recorded, so the gradient is that of these steps with their
     sizes constant, and a replay has the same ones. Rates and state as of `rk4`. Raises LaunchError [integrate] also
-    where the steps become too small or more than 100,000; [capture].
+    where steps become too small, [capture].
 
     >>> x = wb.ones(1, dtype=wb.float64)
     >>> times = wb.rk45(lambda t, x: -x, 0.0, 1.0, x, rtol=1e-8, atol=1e-8)
     >>> bool(abs(x.numpy()[0] - np.exp(-1)) < 1e-8), times[-1]
     (True, 1.0)
     """
+    from scipy.integrate import RK45  # when it is called: it takes a while to load
+
     capture_log.refuse("rk45()", "steps of one size, as of rk4, or jit=False")
-    if not t <= end:
+    if not t < end:
         raise LaunchError(f"rk45() from {t} to {end}.", slug="integrate", instead="an end behind t")
-    with memory.unrecorded():
-        now, times = [clone(x) for x in state], [float(t)]
-        slopes, size = _rates(rates, t, now), _error(now, now, now, rtol, atol)
-        steepness = _error(slopes, now, now, rtol, atol)
-        dt = dt or (size / steepness if size > 0 < steepness else end - t) / 100
-        while (begin := times[-1]) < end:
-            last = dt >= end - begin
-            dt = end - begin if last else dt
-            ends, slips = _dormand_prince(rates, begin, dt, now)
-            error = _error(slips, now, ends, rtol, atol)
-            if error <= 1:
-                now = ends
-                times.append(float(end) if last else begin + dt)
-            dt *= min(10, max(0.2, 0.9 * error**-0.2)) if error else 10
-            if not dt > 1e-14 * abs(begin) or len(times) > MOST:
-                text = f"rk45(): at t = {begin:.6g} the step is {dt:.1e}, the {len(times)}th."
-                why = "The error stays too large: a jump, a pole, or a stiff problem."
-                raise LaunchError(
-                    text, slug="integrate", where=memory.caller_where(), why=why, instead="implicit_midpoint"
-                )
+
+    def flow(t: float, y: np.ndarray) -> np.ndarray:
+        now = parts.views(array(y, dtype=start.dtype, device=start.device))
+        return np.concatenate([read_values(d).ravel() for d in _rates(rates, t, list(now.values()))])
 
     @through
     def step(k: int, *state: array) -> None:
-        ends, _ = _dormand_prince(rates, times[k], times[k + 1] - times[k], state, False)
+        slopes: list[list[array]] = []
+        for when, weights in zip((*RK45.C, 1.0), (*RK45.A, RK45.B), strict=True):
+            ends = list(state)
+            for weight, ds in zip(weights, slopes, strict=False):
+                h = float(weight * (times[k + 1] - times[k]))
+                ends = [map(_moved, x, d, h) for x, d in zip(ends, ds, strict=True)] if h else ends
+            if len(slopes) < len(RK45.C):
+                slopes.append([clone(d) for d in _rates(rates, times[k] + when * (times[k + 1] - times[k]), ends)])
         for x, y in zip(state, ends, strict=True):
             copy(x, y)
 
-    if memory.recorder() is not None and len(times) > 1:
-        integrate(step, state, len(times) - 1)
-    else:
-        for x, y in zip(state, now, strict=True):
-            copy(x, y)
+    with memory.unrecorded():
+        parts = Pack({f"state {k}": x for k, x in enumerate(state)})
+        start, times = parts.vector, [float(t)]
+        solver = RK45(flow, t, read_values(start).astype(np.float64), end, rtol=rtol, atol=atol)
+        while solver.status == "running":
+            said = solver.step()
+            times.append(float(solver.t))
+    if solver.status == "failed":
+        text = f"rk45() at t = {times[-1]:.6g}: {said}"
+        why = "The error stays too large: a jump, a pole, or a stiff problem."
+        raise LaunchError(text, slug="integrate", where=memory.caller_where(), why=why, instead="implicit_midpoint")
+    integrate(step, state, len(times) - 1)
     return times
-
-
-def _dormand_prince(
-    rates: Rates, t: float, dt: float, state: Sequence[array], with_error: bool = True
-) -> tuple[list[array], list[array]]:
-    """(the state after a step, its error, if that is wanted)."""
-    slopes: list[list[array]] = []
-    ends = list(state)
-    for when, *weights in STAGES:
-        ends = _added(state, slopes, dt, weights)
-        if len(slopes) == len(STAGES) - 1 and not with_error:
-            return ends, []
-        slopes.append([clone(d) for d in _rates(rates, t + when * dt, ends)])
-    return ends, _added([zeros_like(x, requires_grad=False) for x in state], slopes, dt, ERROR)
-
-
-def _added(state: Sequence[array], slopes: list[list[array]], dt: float, weights: Sequence[float]) -> list[array]:
-    found = list(state)
-    for weight, ds in zip(weights, slopes, strict=True):
-        if weight:
-            found = [map(_moved, x, d, dt * weight) for x, d in zip(found, ds, strict=True)]
-    return found
-
-
-def _error(e: Sequence[array], x: Sequence[array], y: Sequence[array], rtol: float, atol: float) -> float:
-    parts = [tuple(np.abs(read_values(a).astype(np.float64).ravel()) for a in row) for row in zip(e, x, y, strict=True)]
-    ratios = [slip / (atol + rtol * np.maximum(a, b)) for slip, a, b in parts]
-    return float(np.sqrt(np.mean(np.concatenate(ratios) ** 2)))
 
 
 def _rates(rates: Rates, t: float, state: Sequence[array]) -> list[array]:

@@ -27,7 +27,7 @@ from ..kernels.reading.declare import Refused
 from ..kernels.types import Composite, Scalar
 from ..launches.array_tools import flat
 from ..launches.launch import launch
-from ..tapes.custom_op import with_rules
+from ..tapes.custom_op import CustomOp
 from .operators import Entries, LinearOperator, MatrixLike, Products, RecordedProduct, aslinearoperator, preconditioner
 
 __all__ = [
@@ -440,16 +440,17 @@ class _System:
         def tangent(*given: array) -> tuple[array, None]:
             entries, _, x, said, change, moved = given
             _check_converged("the solve of", self.x, read_values(said))
-            return with_rules(how._name, again, vjp, tangent)(entries, moved - product(change, x))[0], None
+            return CustomOp(again, how._name, vjp, tangent)(entries, moved - product(change, x))[0], None
 
         def times_back(entries: np.ndarray, x: np.ndarray, _: np.ndarray, seed: np.ndarray) -> tuple[np.ndarray, ...]:
             turned = made_of.products(b, entries).transposed
             return made_of.outer(seed, x).reshape(entries.shape), on_host(turned(self.xp.asarray(seed)))
 
-        product = with_rules(
-            "product", lambda *pair: on_host(made_of.products(b, pair[0])(self.xp.asarray(pair[1]))), times_back
-        )
-        made, _ = with_rules(how._name, first, vjp, tangent)(made_of.values, b)
+        def times(entries: np.ndarray, x: np.ndarray) -> np.ndarray:
+            return on_host(made_of.products(b, entries)(self.xp.asarray(x)))
+
+        product = CustomOp(times, "product", times_back)
+        made, _ = CustomOp(first, how._name, vjp, tangent)(made_of.values, b)
         return made, told
 
     def _by_products(self, tell: Teller | None) -> tuple[array, Said]:
@@ -476,7 +477,7 @@ class _System:
 
         def tangent(place: array, r: array, *given: array) -> array:
             reads, (moved, change) = given[:count], given[count + 1 : count + 3]
-            return with_rules(how._name, along, vjp, None)(moved, change, *reads)
+            return CustomOp(along, how._name, vjp)(moved, change, *reads)
 
         def along(moved: np.ndarray, change: np.ndarray, *reads: np.ndarray) -> np.ndarray:
             return moved + again(product.of(reads), near, change)
@@ -489,7 +490,7 @@ class _System:
                 r = zeros_like(solution)
             copy(r, b)
             A.matvec(place, r, r, kind(-1), kind(1))
-            place = with_rules(how._name, lambda place, *_: place, vjp, tangent)(place, r, *product.arrays)
+            place = CustomOp(lambda place, *_: place, how._name, vjp, tangent)(place, r, *product.arrays)
         return place, said
 
 

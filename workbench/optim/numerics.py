@@ -1,8 +1,8 @@
 """Functions of whole arrays, with their derivatives: sums and sorting, Fourier transforms, dense systems, grids.
 
-What adds up or moves numbers is a launch. What NumPy and SciPy compute, on the host, is a custom op, whose rules are ops
-and launches again: first and second derivatives are exact. Results are new arrays; on a GPU what an op takes and gives
-travels. Captures, `jit` and pickles refuse the ops: only `scan`, `interpolate` and sums go into them.
+What adds up or moves numbers is a launch. What NumPy and SciPy compute, on the host, is a custom op, whose rules are
+ops and launches again: first and second derivatives are exact. Results are new arrays; on a GPU, what an op takes and
+gives travels. Captures, `jit` and pickles refuse the ops: only `scan`, `interpolate` and sums go into them.
 """
 
 # The types of the kernel language are values, not types of Python.
@@ -14,55 +14,53 @@ from collections.abc import Callable
 from typing import Any
 
 import numpy as np
+from numpy.linalg import LinAlgError
+from scipy import fft as fourier
 
 from ..arrays import allocation as memory
 from ..arrays.array import array
-from ..arrays.creation import zeros
+from ..arrays.creation import copy, zeros
 from ..arrays.dtypes import inner_shape, scalar_in
 from ..errors import LaunchError
 from ..kernels import kernel, ops
 from ..kernels.reading.declare import tid
 from ..kernels.types import Scalar, int32, is_float, vector
-from ..launches.array_tools import array_scan, flat, gathered
+from ..launches.array_tools import flat, gathered, scan_rows
 from ..launches.launch import launch, through
 from ..launches.sums import array_sum
-from ..tapes.custom_op import CustomOp, custom_op, with_rules
+from ..tapes.custom_op import CustomOp
 
-numbers, table = array(dtype=Any), array(dtype=Any, ndim=2)
+numbers, rows_of = array(dtype=Any), array(dtype=Any, ndim=2)
 below, least, most = ops.BUILTINS["floor"], ops.BUILTINS["min"], ops.BUILTINS["max"]
 detach = ops.BUILTINS["detach"]
-LINEAR = [[1, -1, 0, 0], [0, 1, 0, 0]]  # weights of the points around as polynomials of the place between two
+# weights of the points around, as polynomials of the place between two
+LINEAR = [[1, -1, 0, 0], [0, 1, 0, 0]]
 CUBIC = [[0, -0.5, 1, -0.5], [1, 0, -2.5, 1.5], [0, 0.5, 2, -1.5], [0, 0, -0.5, 0.5]]
 
 
-def _refuse(name: str, takes: str, got: object, instead: str) -> LaunchError:
-    shown = f"{got.dtype} of shape {got.shape}" if isinstance(got, array) else type(got).__name__
-    text = f"{name}() takes {takes}, not {shown}."
-    return LaunchError(text, slug="numerics", where=memory.caller_where(), instead=instead)
+def _check(name: str, fits: bool, takes: str, *given: object) -> None:
+    if not fits:
+        got = " and ".join(f"{a.dtype} of shape {a.shape}" if isinstance(a, array) else repr(a) for a in given)
+        raise LaunchError(f"{name}() of {got}.", slug="numerics", where=memory.caller_where(), why=f"It takes {takes}.")
+
+
+def _axis(name: str, axis: int, ndim: int) -> int:
+    """The axis, counted from the first one."""
+    if not -ndim <= axis < ndim:
+        raise LaunchError(f"{name}(axis={axis}) of {ndim} axes", slug="axis", instead=f"axis={ndim - 1}")
+    return axis % ndim
 
 
 # ---- along an axis
 
 
-@kernel
-def row_scan(a: table, inclusive: bool, out: table):
-    i = tid()
-    total = type(a[i, 0])(0)
-    for j in range(a.shape[1]):
-        before = total
-        total += a[i, j]
-        out[i, j] = total if inclusive else before
-
-
 def _rows(name: str, a: array, axis: int, real: bool) -> tuple[array, Callable[[array], array]]:
     """(the array as rows along its axis, what turns rows back to its shape)."""
-    if not isinstance(a, array) or (real and not isinstance(a.dtype, Scalar)) or a.size == 0:
-        raise _refuse(name, "an array of numbers, with elements", a, f"wb.numerics.{name}(wb.array(data))")
-    if not -a.ndim <= axis < a.ndim:
-        raise LaunchError(f"{name}(axis={axis}) of {a.ndim} axes", slug="axis", instead=f"axis={a.ndim - 1}")
-    order = [k for k in range(a.ndim) if k != axis % a.ndim] + [axis % a.ndim]
-    turned = a.transpose(order).contiguous()
-    back = [order.index(k) for k in range(a.ndim)]
+    fits = isinstance(a, array) and a.size > 0 and (isinstance(a.dtype, Scalar) or not real)
+    _check(name, fits, "an array of numbers, with elements", a)
+    axis = _axis(name, axis, a.ndim)
+    order = [*(k for k in range(a.ndim) if k != axis), axis]
+    turned, back = a.transpose(order).contiguous(), [order.index(k) for k in range(a.ndim)]
     return turned.reshape((-1, a.shape[axis])), lambda r: r.reshape(turned.shape).transpose(back).contiguous()
 
 
@@ -72,21 +70,16 @@ def _gathered(rows: array, places: array) -> array:
     return out
 
 
-@custom_op
-def _order(rows: np.ndarray) -> np.ndarray:
-    offsets = np.arange(len(rows), dtype=np.int32)[:, None] * rows.shape[1]
-    return (np.argsort(rows, axis=1, kind="stable") + offsets).astype(np.int32)
+def _found(rows: np.ndarray, find: Callable[..., np.ndarray], **how: Any) -> np.ndarray:
+    """What `find` says of each row, as places in the memory of all rows."""
+    starts = np.arange(len(rows))[:, None] * rows.shape[1]
+    return (find(rows, axis=1, **how).reshape(len(rows), -1) + starts).astype(np.int32)
 
 
-@custom_op
-def _extreme(rows: np.ndarray, op: str) -> np.ndarray:
-    found = (np.argmin if op == "min" else np.argmax)(rows, axis=1)
-    return (found + np.arange(len(rows)) * rows.shape[1]).astype(np.int32)
-
-
-@custom_op
-def _searched(a: np.ndarray, values: np.ndarray) -> np.ndarray:
-    return np.searchsorted(a, values).astype(np.int32)
+# Indices have no derivative: these need no rules.
+_order = CustomOp(lambda rows: _found(rows, np.argsort, kind="stable"), "sort")
+_extreme = CustomOp(lambda rows, op: _found(rows, np.argmin if op == "min" else np.argmax), "reduce")
+_searched = CustomOp(lambda a, values: np.searchsorted(a, values).astype(np.int32), "lower_bound")
 
 
 @through
@@ -100,18 +93,15 @@ def scan(a: array, inclusive: bool = True, axis: int = -1) -> array:
     """
     rows, back = _rows("scan", a, axis, False)
     out = zeros(rows.shape, a.dtype, a.device)
-    if len(rows) == 1 and isinstance(a.dtype, Scalar):
-        array_scan(rows[0], out[0], inclusive)
-    else:
-        launch(row_scan, rows.shape[0], [rows, inclusive], [out])
+    scan_rows(rows, out, inclusive)
     return back(out)
 
 
 @through
 def sort(a: array, axis: int = -1) -> array:
-    """The numbers of each line along an axis, rising; of equal ones the order stays, NaN comes last.
+    """The numbers of each line along an axis, rising; equal ones keep their order, NaN comes last.
 
-    The gradient of an element goes to where it came from: exact, but where two change places it jumps. Raises
+    The gradient of an element goes to where it came from: exact, but it jumps where two change places. Raises
     LaunchError [numerics], [axis], [capture].
 
     >>> x = wb.array([3.0, 1.0, 2.0], requires_grad=True)
@@ -129,30 +119,28 @@ def sort(a: array, axis: int = -1) -> array:
 def reduce(a: array, op: str = "sum", axis: int | None = None) -> array:
     """The "sum", "mean", "min" or "max" of all elements, an array of one, or of each line along an axis, which goes.
 
-    a   numbers; of sums and means vectors too. The gradient of an extreme goes to the first element that is one, and
-        NaN is one. Of one axis the result has one element. Raises LaunchError [numerics], [axis]; [capture] for
-        extremes; [int-division] for means of whole numbers.
+    a   numbers; of sums and means vectors too. The gradient of an extreme goes to the first element that is one (NaN
+        is one). Of one axis the result has one element. Raises LaunchError [numerics], [axis]; [capture] for extremes;
+        [int-division] for means of whole numbers.
 
     >>> wb.numerics.reduce(wb.array([[1.0, 4.0], [3.0, 2.0]]), "max", axis=1).list() == [4, 3]
     True
     """
-    if op not in ("sum", "mean", "min", "max"):
-        text = f"reduce(op={op!r}): there is none of this name."
-        raise LaunchError(text, slug="numerics", instead='"sum", "mean", "min" or "max"')
-    shape = (1,) if axis is None or a.ndim == 1 else tuple(np.delete(a.shape, axis).tolist())
-    rows, _ = _rows("reduce", a if axis is not None else a.contiguous().flatten(), axis or 0, op in ("min", "max"))
+    _check("reduce", op in ("sum", "mean", "min", "max"), '"sum", "mean", "min" or "max"', op)
+    given = a if axis is not None else a.contiguous().flatten()
+    rows, _ = _rows("reduce", given, axis or 0, op in ("min", "max"))
+    shape = (1,) if given.ndim == 1 else tuple(np.delete(a.shape, axis or 0).tolist())
     if op in ("min", "max"):
         return _gathered(rows, _extreme(rows, op)).reshape(shape)
-    if axis is None:
-        total = array_sum(a, out=zeros(1, a.dtype, a.device))
-    else:
-        total = array_sum(rows, axis=1).reshape(shape)
+    total = (
+        array_sum(rows, axis=1).reshape(shape) if len(rows) > 1 else array_sum(rows, out=zeros(1, a.dtype, a.device))
+    )
     return total / float(rows.shape[1]) if op == "mean" else total
 
 
 @through
 def lower_bound(a: array, values: array) -> array:
-    """For each of `values` the first index with a[i] >= value, as whole numbers; as many as there are if there is none.
+    """For each of `values` the first index with a[i] >= value, as whole numbers; the length of `a` if there is none.
 
     `a` rises, along one axis; both are numbers. An index has no derivative. `wb.lower_bound` is the one in kernels.
     Raises LaunchError [numerics], [capture].
@@ -160,91 +148,49 @@ def lower_bound(a: array, values: array) -> array:
     >>> wb.numerics.lower_bound(wb.array([1.0, 2.0, 4.0]), wb.array([0.0, 2.0, 9.0])).list() == [0, 1, 3]
     True
     """
-    for given in (a, values):
-        if not isinstance(given, array) or not isinstance(given.dtype, Scalar) or a.ndim != 1:
-            raise _refuse("lower_bound", "an array of one axis, and numbers", given, "wb.array([1.0, 2.0, 4.0])")
+    fits = all(isinstance(x, array) and isinstance(x.dtype, Scalar) for x in (a, values)) and a.ndim == 1
+    _check("lower_bound", fits, "numbers that rise along one axis, and numbers", a, values)
     return _searched(a, values)
 
 
-# ---- linear transforms, by SciPy
-
-
-def _linear(name: str, forward: Callable[..., np.ndarray], back: Callable[..., np.ndarray]) -> CustomOp:
-    """A linear function of its first argument as an op; `back(adjoint, shape of the argument, ...)` is its transpose."""
-    op = with_rules(
-        name, forward, lambda a, *rest: back(rest[-1], a.shape, *rest[:-2]), lambda a, *rest: op(rest[-1], *rest[:-2])
-    )
-    return op
-
-
-def _complex(pairs: np.ndarray) -> np.ndarray:
-    return pairs[..., 0] + 1j * pairs[..., 1]
-
-
-def _pairs(z: np.ndarray) -> np.ndarray:
-    return np.stack((z.real, z.imag), -1)
+# ---- Fourier transforms, by SciPy
 
 
 def _fft(pairs: np.ndarray, axis: int, inverse: bool, norm: str = "backward") -> np.ndarray:
-    from scipy import fft  # when it is called: it takes a while to load
-
-    return _pairs((fft.ifft if inverse else fft.fft)(_complex(pairs), axis=axis, norm=norm))
-
-
-def _rfft(a: np.ndarray, axis: int) -> np.ndarray:
-    from scipy import fft
-
-    return _pairs(fft.rfft(a, axis=axis))
+    z = pairs[..., 0] + 1j * pairs[..., 1]
+    found = (fourier.ifft if inverse else fourier.fft)(z, axis=axis, norm=norm)
+    return np.stack((found.real, found.imag), -1)
 
 
-def _rfft_back(adjoint: np.ndarray, shape: tuple[int, ...], axis: int) -> np.ndarray:
-    from scipy import fft
-
-    return fft.ifft(_complex(adjoint), shape[axis], axis, norm="forward").real
-
-
-def _irfft(pairs: np.ndarray, axis: int, n: int) -> np.ndarray:
-    from scipy import fft
-
-    return fft.irfft(_complex(pairs), n, axis)
+_fourier = CustomOp(
+    _fft,
+    "fft",
+    lambda z, axis, inverse, y, g: _fft(g, axis, not inverse, "forward"),
+    lambda z, axis, inverse, y, dz: _fourier(dz, axis, inverse),
+)
 
 
-def _irfft_back(adjoint: np.ndarray, shape: tuple[int, ...], axis: int, n: int) -> np.ndarray:
-    found = _complex(_rfft(adjoint, axis) / n)
-    inner = np.moveaxis(found, axis, 0)[1 : (n + 1) // 2]
-    inner *= 2  # each stands for its conjugate too
-    return _pairs(found)
+def _transformed(name: str, z: array, axis: int, inverse: bool) -> array:
+    fits = isinstance(z, array) and isinstance(z.dtype, Scalar) and is_float(z.dtype) and z.ndim > 1 and z.size > 0
+    _check(name, fits and z.shape[-1] == 2, "pairs of floats along the last axis", z)
+    return _fourier(z, _axis(name, axis, z.ndim - 1), inverse)
 
 
-_fourier = _linear("fft", _fft, lambda g, shape, axis, inverse: _fft(g, axis, not inverse, "forward"))
-_real = _linear("rfft", _rfft, _rfft_back)
-_back_to_real = _linear("irfft", _irfft, _irfft_back)
-
-
-def _check_floats(name: str, a: array, axis: int, pairs: bool) -> int:
-    """The axis, counted from the first one. Raises LaunchError [numerics], [axis]."""
-    shape = (*a.shape, *inner_shape(a.dtype)) if isinstance(a, array) and is_float(a.dtype) else ()
-    if not shape or 0 in shape or (pairs and (len(shape) < 2 or shape[-1] != 2)):
-        takes = "pairs of floats along the last axis, or vec2" if pairs else "an array of floats"
-        raise _refuse(name, takes, a, "wb.numerics.rfft(x)")
-    ndim = len(shape) - pairs
-    if not -ndim <= axis < ndim:
-        raise LaunchError(f"{name}(axis={axis}) of {ndim} axes", slug="axis", instead=f"axis={ndim - 1}")
-    return axis % ndim
+def _part(axis: int, start: int, end: int) -> tuple[slice, ...]:
+    return *[slice(None)] * axis, slice(start, end)
 
 
 @through
 def fft(z: array, axis: int = -1) -> array:
-    """The discrete Fourier transform along an axis, as `scipy.fft.fft`.
+    """The discrete Fourier transform along an axis, as `scipy.fft.fft`; of several axes, one after the other.
 
-    z   complex numbers: pairs (real, imaginary) along a last axis of 2, or `vec2`; `axis` does not count that one. The
-        result has the last axis of 2, and `.view(wb.vec2)` makes vectors of it. Of a real array take `rfft`; of several
-        axes one after the other. Raises LaunchError [numerics], [axis], [capture].
+    z   complex numbers: floats in pairs (real, imaginary) along a last axis of 2, which `axis` does not count; the
+        result is like it. `.view(wb.vec2)` makes vectors of it. Raises LaunchError [numerics], [axis], [capture].
 
     >>> wb.numerics.fft(wb.array([[1.0, 0.0], [0.0, 1.0]])).numpy().tolist()
     [[1.0, 1.0], [1.0, -1.0]]
     """
-    return _fourier(z, _check_floats("fft", z, axis, True), False)
+    return _transformed("fft", z, axis, False)
 
 
 @through
@@ -254,7 +200,7 @@ def ifft(z: array, axis: int = -1) -> array:
     >>> wb.numerics.ifft(wb.numerics.fft(wb.array([[1.0, 0.0], [0.0, 1.0]]))).numpy().tolist()
     [[1.0, 0.0], [0.0, 1.0]]
     """
-    return _fourier(z, _check_floats("ifft", z, axis, True), True)
+    return _transformed("ifft", z, axis, True)
 
 
 @through
@@ -264,7 +210,9 @@ def rfft(a: array, axis: int = -1) -> array:
     >>> wb.numerics.rfft(wb.array([1.0, 2.0, 3.0, 2.0])).numpy().tolist()
     [[8.0, 0.0], [-2.0, 0.0], [0.0, 0.0]]
     """
-    return _real(a, _check_floats("rfft", a, axis, False))
+    axis, z = _axis("rfft", axis, a.ndim), zeros((*a.shape, 2), a.dtype, a.device)
+    copy(z[..., 0], a)
+    return _transformed("rfft", z, axis, False)[_part(axis, 0, a.shape[axis] // 2 + 1)].contiguous()
 
 
 @through
@@ -274,12 +222,14 @@ def irfft(z: array, n: int | None = None, axis: int = -1) -> array:
     >>> wb.numerics.irfft(wb.numerics.rfft(wb.array([1.0, 2.0, 4.0])), n=3).numpy().round(6).tolist()
     [1.0, 2.0, 4.0]
     """
-    axis = _check_floats("irfft", z, axis, True)
+    axis = _axis("irfft", axis, z.ndim - 1)
     n = 2 * (z.shape[axis] - 1) if n is None else n
-    if n < 1 or n // 2 + 1 != z.shape[axis]:
-        text = f"irfft(n={n}) of {z.shape[axis]} pairs: of n numbers there are n // 2 + 1."
-        raise LaunchError(text, slug="numerics", instead=f"n={max(2 * z.shape[axis] - 1, 1)}, or one less")
-    return _back_to_real(z, axis, n)
+    _check("irfft", n > 0 and n // 2 + 1 == z.shape[axis], f"n // 2 + 1 pairs for n = {n} numbers", z)
+    whole = zeros((*z.shape[:axis], n, *z.shape[axis + 1 :]), z.dtype, z.device)
+    copy(whole[_part(axis, 0, z.shape[axis])], z)
+    inner = whole[_part(axis, 1, (n + 1) // 2)]
+    inner *= 2.0  # each stands for its conjugate too: what is real of the transform is the same
+    return _transformed("irfft", whole, axis, True)[..., 0].contiguous()
 
 
 # ---- dense systems, by LAPACK
@@ -290,11 +240,10 @@ def _turned(a: Any) -> Any:
     return a.transpose([*range(a.ndim - 2), a.ndim - 1, a.ndim - 2])
 
 
-def _lapack(name: str, f: Callable[..., np.ndarray], *matrices: np.ndarray) -> np.ndarray:
-    try:
-        return f(*matrices)
-    except np.linalg.LinAlgError as e:
-        raise LaunchError(f"{name}(): {e}.", slug="numerics", where=memory.caller_where()) from None
+def _lower_half(A: Any) -> np.ndarray:
+    """What to multiply by to have the lower triangle, with half of the diagonal."""
+    n = A.shape[-1]
+    return np.broadcast_to(np.tril(np.ones((n, n))) - np.eye(n) / 2, A.shape)
 
 
 def _solve_back(A: np.ndarray, _: np.ndarray, x: np.ndarray, g: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
@@ -302,47 +251,35 @@ def _solve_back(A: np.ndarray, _: np.ndarray, x: np.ndarray, g: np.ndarray) -> t
     return -left @ _turned(x), left
 
 
-def _factor(A: np.ndarray) -> np.ndarray:
-    return _lapack("cholesky", np.linalg.cholesky, (A + _turned(A)) / 2)
-
-
-def _lower_half(a: np.ndarray) -> np.ndarray:
-    """The lower triangle, with half of the diagonal."""
-    return np.tril(a) * (1 - np.eye(a.shape[-1], dtype=a.dtype) / 2)
-
-
-def _factor_back(A: np.ndarray, L: np.ndarray, g: np.ndarray) -> np.ndarray:
-    right = _turned(np.linalg.solve(_turned(L), _lower_half(_turned(L) @ np.tril(g))))
-    found = np.linalg.solve(_turned(L), right)
+def _cholesky_back(A: np.ndarray, L: np.ndarray, g: np.ndarray) -> np.ndarray:
+    back = _turned(L)
+    found = np.linalg.solve(back, _turned(np.linalg.solve(back, back @ np.tril(g) * _lower_half(g))))
     return (found + _turned(found)) / 2
 
 
-def _factor_along(A: array, L: array, dA: array) -> array:
-    left = _solved(L, (dA + _turned(dA)) * 0.5)
-    return _product(L, _lower(_solved(L, _turned(left))))
+def _cholesky_along(A: array, L: array, dA: array) -> array:
+    both = _solved(L, _turned(_solved(L, (dA + _turned(dA)) * 0.5)))
+    return _product(L, both * _lower_half(L))
 
 
-_product = with_rules(
-    "product",
+_product = CustomOp(
     lambda a, b: a @ b,
+    "product",
     lambda a, b, y, g: (g @ _turned(b), _turned(a) @ g),
     lambda a, b, y, da, db: _product(da, b) + _product(a, db),
 )
-_solved = with_rules(
-    "solve",
-    lambda A, b: _lapack("solve", np.linalg.solve, A, b),
-    _solve_back,
-    lambda A, b, x, dA, db: _solved(A, db - _product(dA, x)),
-)
-_lower = _linear("lower half", _lower_half, lambda g, shape: _lower_half(g))
-_factored = with_rules("cholesky", _factor, _factor_back, _factor_along)
+_solved = CustomOp(np.linalg.solve, "solve", _solve_back, lambda A, b, x, dA, db: _solved(A, db - _product(dA, x)))
+_factored = CustomOp(lambda A: np.linalg.cholesky((A + _turned(A)) / 2), "cholesky", _cholesky_back, _cholesky_along)
 
 
-def _check_square(name: str, A: array) -> None:
-    if not isinstance(A, array) or not isinstance(A.dtype, Scalar) or not is_float(A.dtype) or A.ndim < 2:
-        raise _refuse(name, "floats of shape (..., n, n)", A, "wb.array([[2.0, 1.0], [1.0, 3.0]])")
-    if A.shape[-1] != A.shape[-2] or A.size == 0:
-        raise _refuse(name, "floats of shape (..., n, n)", A, "wb.array([[2.0, 1.0], [1.0, 3.0]])")
+def _dense(name: str, op: CustomOp, A: array, *b: array) -> array:
+    """The op of square matrices. Raises LaunchError [numerics]."""
+    fits = isinstance(A, array) and A.dtype.numpy.kind == "f" and A.ndim > 1 and A.shape[-1] == A.shape[-2] and A.size
+    _check(name, bool(fits), "floats of shape (..., n, n)", A)
+    try:
+        return op(A, *b)
+    except LinAlgError as e:
+        raise LaunchError(f"{name}(): {e}.", slug="numerics", where=memory.caller_where()) from None
 
 
 @through
@@ -360,10 +297,10 @@ def solve(A: array, b: array) -> array:
     >>> x.list(), A.grad.numpy().tolist()  # -A^-T g x^T
     ([1.0, 0.5], [[-0.5, -0.25], [-0.25, -0.125]])
     """
-    _check_square("solve", A)
-    if not isinstance(b, array) or b.dtype != A.dtype or b.shape not in (A.shape[:-1], (*A.shape[:-1], *b.shape[-1:])):
-        raise _refuse("solve", f"{A.dtype} of shape {A.shape[:-1]}, or with an axis more, as b", b, "b of A's dtype")
-    return _solved(A, b) if b.ndim == A.ndim else _solved(A, b.contiguous().reshape((*b.shape, 1))).reshape(b.shape)
+    fits = isinstance(b, array) and b.dtype == A.dtype and A.shape[:-1] in (b.shape, b.shape[:-1])
+    _check("solve", fits, "floats of shape (..., n, n), and of (..., n) or (..., n, m)", A, b)
+    columns = b if b.ndim == A.ndim else b.contiguous().reshape((*b.shape, 1))
+    return _dense("solve", _solved, A, columns).reshape(b.shape)
 
 
 @through
@@ -373,10 +310,10 @@ def inverse(A: array) -> array:
     >>> wb.numerics.inverse(wb.array([[2.0, 0.0], [0.0, 4.0]])).numpy().tolist()
     [[0.5, 0.0], [0.0, 0.25]]
     """
-    _check_square("inverse", A)
+    _check("inverse", isinstance(A, array) and A.ndim > 1, "floats of shape (..., n, n)", A)
     with memory.unrecorded():
         one = array(np.broadcast_to(np.eye(A.shape[-1]), A.shape), dtype=A.dtype, device=A.device)
-    return _solved(A, one)
+    return _dense("inverse", _solved, A, one)
 
 
 @through
@@ -389,19 +326,17 @@ def cholesky(A: array) -> array:
     >>> wb.numerics.cholesky(wb.array([[4.0, 2.0], [2.0, 5.0]])).numpy().tolist()
     [[2.0, 0.0], [1.0, 2.0]]
     """
-    _check_square("cholesky", A)
-    return _factored(A)
+    return _dense("cholesky", _factored, A)
 
 
 # ---- grids
 
 
 @kernel
-def interpolated(values: numbers, sizes: Any, x: numbers, table: table, out: numbers):
+def interpolated(values: numbers, sizes: Any, x: numbers, table: rows_of, out: numbers):
     """out[i] = the values around place i, weighted by polynomials of where it lies between them."""
     i = tid()
-    taps, d = table.shape[0], len(sizes)
-    count = 1
+    taps, d, count = table.shape[0], len(sizes), 1
     for _ in range(d):
         count *= taps
     total = type(values[0])(0)
@@ -410,8 +345,7 @@ def interpolated(values: numbers, sizes: Any, x: numbers, table: table, out: num
         for j in range(d):
             place = least(most(x[i * d + j], type(x[0])(0)), type(x[0])(sizes[j] - 1))
             cell = most(least(int(below(detach(place))), sizes[j] - 2), 0)
-            s = place - type(place)(cell)
-            tap = rest % taps
+            s, tap = place - type(place)(cell), rest % taps
             rest = rest // taps
             weight *= ((table[tap, 3] * s + table[tap, 2]) * s + table[tap, 1]) * s + table[tap, 0]
             at = at * sizes[j] + most(least(cell + tap + 1 - taps // 2, sizes[j] - 1), 0)
@@ -434,17 +368,18 @@ def interpolate(values: array, positions: array, order: int = 1) -> array:
     >>> wb.numerics.interpolate(wb.array([0.0, 10.0, 40.0]), wb.array([0.5, 1.5])).list()
     [5.0, 25.0]
     """
-    if order not in (1, 3):
-        raise LaunchError(f"interpolate(order={order})", slug="numerics", instead="order=1, or order=3")
-    if not isinstance(values, array) or not is_float(values.dtype) or not 0 < values.ndim < 4 or not values.size:
-        raise _refuse("interpolate", "a grid of 1 to 3 axes", values, "wb.zeros((8, 8))")
-    shape = (*positions.shape, *inner_shape(positions.dtype)) if isinstance(positions, array) else ()
+    _check("interpolate", order in (1, 3), "order=1 or order=3", order)
+    fits = isinstance(values, array) and is_float(values.dtype) and 0 < values.ndim < 4 and values.size > 0
+    _check("interpolate", fits, "floats on a grid of 1 to 3 axes", values)
     real, d = scalar_in(values.dtype), values.ndim
-    if not shape or scalar_in(positions.dtype) is not real or shape[1:] not in (((d,), ()) if d == 1 else ((d,),)):
-        raise _refuse("interpolate", f"{real} of shape (n, {d}) as positions", positions, f"wb.zeros((n, {d}))")
+    shape = (*positions.shape, *inner_shape(positions.dtype)) if isinstance(positions, array) else ()
+    fits = shape[1:] == (d,) or (d == 1 and len(shape) == 1)
+    _check(
+        "interpolate", fits and scalar_in(positions.dtype) is real, f"{real} of shape (n, {d}) as positions", positions
+    )
     with memory.unrecorded():
         weights = array(LINEAR if order == 1 else CUBIC, dtype=real, device=values.device)
         out = zeros(shape[0], values.dtype, values.device)
-    sizes = vector(d, int32)(*values.shape)
-    launch(interpolated, shape[0], [values.contiguous().flatten(), sizes, flat(positions.contiguous()), weights], [out])
+    sizes, places = vector(d, int32)(*values.shape), flat(positions.contiguous())
+    launch(interpolated, shape[0], [values.contiguous().flatten(), sizes, places, weights], [out])
     return out

@@ -38,12 +38,13 @@ class CustomOp:
     [2.0, 2.0]
     """
 
-    def __init__(self, forward: Callable[..., Any]):
-        self.forward = forward
-        self.pull: Rule | None = None
+    def __init__(self, forward: Rule, name: str = "", vjp: Rule | None = None, tangent: Rule | None = None):
+        self.forward, self.pull = forward, vjp
         self.push: Rule | None = None
         self.along: Rule | None = None
-        self.__name__, self.__doc__ = getattr(forward, "__name__", "op"), forward.__doc__
+        self.__name__, self.__doc__ = name or getattr(forward, "__name__", "op"), forward.__doc__
+        if tangent is not None:
+            self.tangent(tangent)
 
     def vjp(self, rule: Rule) -> Rule:
         """Decorator: `rule(*arguments, *results, *adjoints)` returns one gradient for each array argument, or None."""
@@ -210,16 +211,6 @@ def _plain(args: Sequence[object]) -> list[Any]:
 def listed(found: object) -> list[Any]:
     """The values that a function returned, one or several."""
     return list(found) if isinstance(found, tuple | list) else [found]
-
-
-def with_rules(name: str, forward: Rule, vjp: Rule, tangent: Rule | None = None) -> CustomOp:
-    """An op of the house, under the name that messages and pictures call it by."""
-    op = CustomOp(forward)
-    op.__name__ = name
-    op.vjp(vjp)
-    if tangent is not None:
-        op.tangent(tangent)
-    return op
 
 
 def custom_op(forward: Callable[..., Any]) -> CustomOp:
