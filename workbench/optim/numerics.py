@@ -15,7 +15,6 @@ from typing import Any
 
 import numpy as np
 from numpy.linalg import LinAlgError
-from scipy import fft as fourier
 
 from ..arrays import allocation as memory
 from ..arrays.array import array
@@ -30,6 +29,8 @@ from ..launches.launch import launch, through
 from ..launches.sums import array_sum
 from ..tapes.custom_op import CustomOp
 
+__all__ = "cholesky fft ifft interpolate inverse irfft lower_bound reduce rfft scan solve sort".split()  # noqa: PLE0605
+__dir__ = __all__.copy
 numbers, rows_of = array(dtype=Any), array(dtype=Any, ndim=2)
 below, least, most = ops.BUILTINS["floor"], ops.BUILTINS["min"], ops.BUILTINS["max"]
 detach = ops.BUILTINS["detach"]
@@ -71,7 +72,7 @@ def _gathered(rows: array, places: array) -> array:
 
 
 def _found(rows: np.ndarray, find: Callable[..., np.ndarray], **how: Any) -> np.ndarray:
-    """What `find` says of each row, as places in the memory of all rows."""
+    """The indices that `find` gives for each row, as places in the memory of all rows."""
     starts = np.arange(len(rows))[:, None] * rows.shape[1]
     return (find(rows, axis=1, **how).reshape(len(rows), -1) + starts).astype(np.int32)
 
@@ -157,8 +158,10 @@ def lower_bound(a: array, values: array) -> array:
 
 
 def _fft(pairs: np.ndarray, axis: int, inverse: bool, norm: str = "backward") -> np.ndarray:
+    from scipy import fft  # when it is called: it takes a while to load
+
     z = pairs[..., 0] + 1j * pairs[..., 1]
-    found = (fourier.ifft if inverse else fourier.fft)(z, axis=axis, norm=norm)
+    found = (fft.ifft if inverse else fft.fft)(z, axis=axis, norm=norm)
     return np.stack((found.real, found.imag), -1)
 
 
@@ -210,6 +213,7 @@ def rfft(a: array, axis: int = -1) -> array:
     >>> wb.numerics.rfft(wb.array([1.0, 2.0, 3.0, 2.0])).numpy().tolist()
     [[8.0, 0.0], [-2.0, 0.0], [0.0, 0.0]]
     """
+    _check("rfft", isinstance(a, array) and isinstance(a.dtype, Scalar) and is_float(a.dtype), "an array of floats", a)
     axis, z = _axis("rfft", axis, a.ndim), zeros((*a.shape, 2), a.dtype, a.device)
     copy(z[..., 0], a)
     return _transformed("rfft", z, axis, False)[_part(axis, 0, a.shape[axis] // 2 + 1)].contiguous()
@@ -241,7 +245,7 @@ def _turned(a: Any) -> Any:
 
 
 def _lower_half(A: Any) -> np.ndarray:
-    """What to multiply by to have the lower triangle, with half of the diagonal."""
+    """Factors that leave of matrices like A the lower triangle, with half of the diagonal."""
     n = A.shape[-1]
     return np.broadcast_to(np.tril(np.ones((n, n))) - np.eye(n) / 2, A.shape)
 
