@@ -159,8 +159,8 @@ for _room, _names in {
     "tapes.jit": "jit",
     "tapes.jvp": "jvp",
     "tapes.vmap": "vmap",
-    "geometry.hash_grid": "HashGrid HashGridQuery hash_grid_query hash_grid_query_next hash_grid_point_id",
-    "geometry.periodic": "minimum_image",
+    "geometry.hash_grid": "HashGrid HashGridQuery hash_grid_query hash_grid_query_next hash_grid_point_id "
+    "minimum_image",
     "geometry.roots": "first_root",
     "geometry.search": "lower_bound poisson sample_cdf",
     "geometry.triangles": "closest_point_edge_edge intersect_tri_tri",

@@ -215,6 +215,7 @@ def rk45(rates: Rates, t: float, end: float, *state: array, rtol: float = 1e-3, 
     @through
     def step(k: int, *state: array) -> None:
         slopes: list[list[array]] = []
+        ends = list(state)
         for when, weights in zip((*RK45.C, 1.0), (*RK45.A, RK45.B), strict=True):
             ends = list(state)
             for weight, ds in zip(weights, slopes, strict=False):
@@ -227,7 +228,7 @@ def rk45(rates: Rates, t: float, end: float, *state: array, rtol: float = 1e-3, 
 
     with memory.unrecorded():
         parts = Pack({f"state {k}": x for k, x in enumerate(state)})
-        start, times = parts.vector, [float(t)]
+        start, times, said = parts.vector, [float(t)], ""
         solver = RK45(flow, t, read_values(start).astype(np.float64), end, rtol=rtol, atol=atol)
         while solver.status == "running":
             said = solver.step()

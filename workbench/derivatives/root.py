@@ -111,7 +111,8 @@ def fixed_point(step: Residual, guess: array, *params: array, tol: float | None 
 
     @through
     def residual(x: array, *params: array) -> array:
-        return x - step(x, *params)
+        moved: Any = step(x, *params)
+        return x - moved
 
     return root(residual, guess, *params, tol=tol, maxiter=maxiter)
 

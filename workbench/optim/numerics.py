@@ -2,7 +2,8 @@
 
 What adds up or moves numbers is a launch. What NumPy and SciPy compute, on the host, is a custom op, whose rules are
 ops and launches again: first and second derivatives are exact. Results are new arrays; on a GPU, what an op takes and
-gives travels. Captures, `jit` and pickles refuse the ops: only `scan`, `interpolate` and sums go into them.
+gives travels. Captures, `jit` and pickles refuse the ops: only `scan`, `interpolate` and sums go into them. Arguments
+that do not fit raise LaunchError [numerics], [axis].
 """
 
 # The types of the kernel language are values, not types of Python.
@@ -29,7 +30,8 @@ from ..launches.launch import launch, through
 from ..launches.sums import array_sum
 from ..tapes.custom_op import CustomOp
 
-__all__ = "cholesky fft ifft interpolate inverse irfft lower_bound reduce rfft scan solve sort".split()  # noqa: PLE0605
+__all__ = ["cholesky", "fft", "ifft", "interpolate", "inverse", "irfft", "lower_bound", "reduce", "rfft", "scan"]
+__all__ += ["solve", "sort"]
 __dir__ = __all__.copy
 numbers, rows_of = array(dtype=Any), array(dtype=Any, ndim=2)
 below, least, most = ops.BUILTINS["floor"], ops.BUILTINS["min"], ops.BUILTINS["max"]
@@ -87,7 +89,7 @@ _searched = CustomOp(lambda a, values: np.searchsorted(a, values).astype(np.int3
 def scan(a: array, inclusive: bool = True, axis: int = -1) -> array:
     """Running sums along an axis: of all up to an element, or without `inclusive` of those before it.
 
-    a   numbers or vectors, of any shape. Returns an array like it. Raises LaunchError [numerics], [axis].
+    a   numbers or vectors, of any shape. Returns an array like it.
 
     >>> wb.numerics.scan(wb.array([1.0, 2.0, 3.0]), inclusive=False).list() == [0, 1, 3]
     True
@@ -102,8 +104,7 @@ def scan(a: array, inclusive: bool = True, axis: int = -1) -> array:
 def sort(a: array, axis: int = -1) -> array:
     """The numbers of each line along an axis, rising; equal ones keep their order, NaN comes last.
 
-    The gradient of an element goes to where it came from: exact, but it jumps where two change places. Raises
-    LaunchError [numerics], [axis], [capture].
+    The gradient of an element goes to where it came from: exact, but it jumps where two change places.
 
     >>> x = wb.array([3.0, 1.0, 2.0], requires_grad=True)
     >>> with wb.Tape() as tape:
@@ -121,8 +122,7 @@ def reduce(a: array, op: str = "sum", axis: int | None = None) -> array:
     """The "sum", "mean", "min" or "max" of all elements, an array of one, or of each line along an axis, which goes.
 
     a   numbers; of sums and means vectors too. The gradient of an extreme goes to the first element that is one (NaN
-        is one). Of one axis the result has one element. Raises LaunchError [numerics], [axis]; [capture] for extremes;
-        [int-division] for means of whole numbers.
+        is one). Of one axis the result has one element. Raises LaunchError [int-division] for means of whole numbers.
 
     >>> wb.numerics.reduce(wb.array([[1.0, 4.0], [3.0, 2.0]]), "max", axis=1).list() == [4, 3]
     True
@@ -144,7 +144,6 @@ def lower_bound(a: array, values: array) -> array:
     """For each of `values` the first index with a[i] >= value, as whole numbers; the length of `a` if there is none.
 
     `a` rises, along one axis; both are numbers. An index has no derivative. `wb.lower_bound` is the one in kernels.
-    Raises LaunchError [numerics], [capture].
 
     >>> wb.numerics.lower_bound(wb.array([1.0, 2.0, 4.0]), wb.array([0.0, 2.0, 9.0])).list() == [0, 1, 3]
     True
@@ -161,7 +160,7 @@ def _fft(pairs: np.ndarray, axis: int, inverse: bool, norm: str = "backward") ->
     from scipy import fft  # when it is called: it takes a while to load
 
     z = pairs[..., 0] + 1j * pairs[..., 1]
-    found = (fft.ifft if inverse else fft.fft)(z, axis=axis, norm=norm)
+    found: Any = (fft.ifft if inverse else fft.fft)(z, axis=axis, norm=norm)
     return np.stack((found.real, found.imag), -1)
 
 
@@ -188,7 +187,7 @@ def fft(z: array, axis: int = -1) -> array:
     """The discrete Fourier transform along an axis, as `scipy.fft.fft`; of several axes, one after the other.
 
     z   complex numbers: floats in pairs (real, imaginary) along a last axis of 2, which `axis` does not count; the
-        result is like it. `.view(wb.vec2)` makes vectors of it. Raises LaunchError [numerics], [axis], [capture].
+        result is like it. `.view(wb.vec2)` makes vectors of it.
 
     >>> wb.numerics.fft(wb.array([[1.0, 0.0], [0.0, 1.0]])).numpy().tolist()
     [[1.0, 1.0], [1.0, -1.0]]
@@ -291,8 +290,7 @@ def solve(A: array, b: array) -> array:
     """The x of A x = b, of shape and dtype of b: dense systems by LU, any number at once.
 
     A   floats of shape (..., n, n); b of shape (..., n), or (..., n, m) with m right sides for each system. For one
-    large or sparse system there are `wb.optim.linear.lu` and `cg`. Raises LaunchError [numerics], also for a singular
-    matrix, and [capture].
+    large or sparse system there are `wb.optim.linear.lu` and `cg`. A singular matrix raises LaunchError [numerics].
 
     >>> A = wb.array([[2.0, 0.0], [0.0, 4.0]], requires_grad=True)
     >>> with wb.Tape() as tape:
@@ -309,7 +307,7 @@ def solve(A: array, b: array) -> array:
 
 @through
 def inverse(A: array) -> array:
-    """The inverses of floats of shape (..., n, n). Raises what `solve` raises, which is the better way to A^-1 b.
+    """The inverses of floats of shape (..., n, n). To A^-1 b `solve` is the better way.
 
     >>> wb.numerics.inverse(wb.array([[2.0, 0.0], [0.0, 4.0]])).numpy().tolist()
     [[0.5, 0.0], [0.0, 0.25]]
@@ -325,7 +323,7 @@ def cholesky(A: array) -> array:
     """The lower triangles L with L L^T = (A + A^T) / 2, for floats of shape (..., n, n): positive definite matrices.
 
     So both halves of A count, and have the same gradient (Murray, "Differentiation of the Cholesky decomposition",
-    2016). Raises LaunchError [numerics], also for a matrix that is not positive definite, and [capture].
+    2016). A matrix that is not positive definite raises LaunchError [numerics].
 
     >>> wb.numerics.cholesky(wb.array([[4.0, 2.0], [2.0, 5.0]])).numpy().tolist()
     [[2.0, 0.0], [1.0, 2.0]]
@@ -367,20 +365,17 @@ def interpolate(values: array, positions: array, order: int = 1) -> array:
     order       1: linear along each axis, as `scipy.ndimage.map_coordinates(order=1, mode="nearest")`; its slope jumps
                 at the points, where that to the right counts. 3: cubic convolution, with a continuous slope (Keys 1981,
                 a = -1/2); values outside of the grid are those of its edge.
-    Returns n values. Launches alone: it goes into captures. Raises LaunchError [numerics].
+    Returns n values.
 
     >>> wb.numerics.interpolate(wb.array([0.0, 10.0, 40.0]), wb.array([0.5, 1.5])).list()
     [5.0, 25.0]
     """
-    _check("interpolate", order in (1, 3), "order=1 or order=3", order)
-    fits = isinstance(values, array) and is_float(values.dtype) and 0 < values.ndim < 4 and values.size > 0
-    _check("interpolate", fits, "floats on a grid of 1 to 3 axes", values)
+    grid = isinstance(values, array) and is_float(values.dtype) and 0 < values.ndim < 4 and values.size > 0
+    _check("interpolate", grid and order in (1, 3), "floats on a grid of 1 to 3 axes, and order=1 or 3", values, order)
     real, d = scalar_in(values.dtype), values.ndim
-    shape = (*positions.shape, *inner_shape(positions.dtype)) if isinstance(positions, array) else ()
-    fits = shape[1:] == (d,) or (d == 1 and len(shape) == 1)
-    _check(
-        "interpolate", fits and scalar_in(positions.dtype) is real, f"{real} of shape (n, {d}) as positions", positions
-    )
+    shape: list[int] = [*positions.shape, *inner_shape(positions.dtype)] if isinstance(positions, array) else []
+    fits = (shape[1:] == [d] or (d == 1 and len(shape) == 1)) and scalar_in(positions.dtype) is real
+    _check("interpolate", fits, f"{real} of shape (n, {d}) as positions", positions)
     with memory.unrecorded():
         weights = array(LINEAR if order == 1 else CUBIC, dtype=real, device=values.device)
         out = zeros(shape[0], values.dtype, values.device)
