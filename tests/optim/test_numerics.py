@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import numpy as np
 import pytest
 import scipy.fft
@@ -129,3 +131,81 @@ def test_tangents_second_derivatives_and_replays(name):
     other = [v * 1.1 for v in values]
     again = tape.replay(dict(zip(given, other, strict=True)))
     np.testing.assert_allclose(again[loss], [gradient(f, other)[1]], rtol=1e-10)
+
+
+def test_a_penalty_on_a_gradient_through_them_has_the_gradient_of_differences():
+    def run(v):
+        x = wb.array(v, dtype=F, requires_grad=True)
+        with wb.Tape() as outer:
+            _, _, loss = inner = recorded(lambda x: N.irfft(N.rfft(N.scan(x) * N.sort(x)), n=7), [x])
+            inner[0].backward(loss)
+            total = N.reduce(x.grad * x.grad)
+        return outer, total, x
+
+    outer, total, x = run(LINE)
+    outer.backward(total)
+    start = x.grad.numpy() - gradient(lambda x: N.irfft(N.rfft(N.scan(x) * N.sort(x)), n=7), [LINE])[2][0]
+    found = [(run(LINE + h)[1].numpy()[0] - run(LINE - h)[1].numpy()[0]) / 2e-5 for h in 1e-5 * np.eye(7)]
+    np.testing.assert_allclose(start, found, rtol=1e-5, atol=1e-6 * np.abs(found).max())
+
+
+def test_float32_vectors_empty_and_odd_arguments():
+    x = wb.array([3.0, 1.0, 2.0])
+    for y in (N.sort(x), N.scan(x), N.fft(x.reshape((1, 3))[:, :2].contiguous()), N.rfft(x), N.reduce(x, "mean")):
+        assert y.dtype is wb.float32
+    v = wb.array(np.arange(12.0).reshape(2, 2, 3), dtype=wb.vec3)
+    np.testing.assert_array_equal(N.scan(v, axis=0).numpy(), np.cumsum(v.numpy(), 0))
+    np.testing.assert_array_equal(N.reduce(v, axis=1).numpy(), v.numpy().sum(1))
+    places = wb.array([[0.5, 0.5], [9.0, -3.0]], dtype=wb.vec2)
+    np.testing.assert_allclose(N.interpolate(v, places).numpy(), [[4.5, 5.5, 6.5], [6, 7, 8]])
+    assert N.reduce(wb.array([3, 1, 2]), "max").list() == [3] and N.sort(wb.array([3, 1, 2])).list() == [1, 2, 3]
+    assert N.sort(wb.array([2.0, np.nan, 1.0])).list()[:2] == [1.0, 2.0]
+    assert N.scan(wb.ones((2, 600)), axis=1).numpy()[1, -1] == 600.0
+    refused = {
+        "numerics": (
+            lambda: N.sort(v),
+            lambda: N.reduce(x, "median"),
+            lambda: N.fft(x),
+            lambda: N.rfft(wb.array([1, 2])),
+            lambda: N.irfft(wb.zeros((3, 2)), n=7),
+            lambda: N.solve(wb.zeros((2, 2)), wb.zeros(2)),
+            lambda: N.solve(wb.zeros((2, 2)), wb.zeros(3)),
+            lambda: N.inverse(x),
+            lambda: N.cholesky(wb.array([[1.0, 2.0], [2.0, 1.0]])),
+            lambda: N.interpolate(x, wb.zeros((3, 2))),
+            lambda: N.interpolate(x, x, 2),
+            lambda: N.lower_bound(v, x),
+            lambda: N.scan([1.0]),
+        ),
+        "axis": (lambda: N.sort(x, 1), lambda: N.reduce(x, axis=-2), lambda: N.rfft(x, 3)),
+        "int-division": (lambda: N.reduce(wb.array([1, 2]), "mean"),),
+    }
+    for slug, calls in refused.items():
+        for call in calls:
+            with pytest.raises(wb.LaunchError) as error:
+                call()
+            assert error.value.slug == slug
+            assert slug == "int-division" or "test_numerics.py" in str(error.value)
+
+
+@pytest.mark.parametrize("dtype", [wb.vec2d, wb.vec3d])
+def test_the_nearest_image_and_its_gradient(dtype):
+    n = dtype.shape[0]
+    d, box = RNG.uniform(-9, 9, size=(20, n)), np.array([4.0, 0.0, 2.5])[:n]
+    x, sides = (
+        wb.array(d, dtype=dtype, requires_grad=True),
+        wb.array(np.tile(box, (20, 1)), dtype=dtype, requires_grad=True),
+    )
+    with wb.Tape() as tape:
+        y = wb.map(_image, x, sides)
+    turns = np.where(box > 0, np.round(d / np.where(box > 0, box, 1)), 0)
+    np.testing.assert_allclose(y.numpy(), d - turns * box, atol=1e-14)
+    seed = RNG.normal(size=(20, n))
+    tape.backward(grads={y: wb.array(seed, dtype=dtype)})
+    np.testing.assert_allclose(x.grad.numpy(), seed)
+    np.testing.assert_allclose(sides.grad.numpy(), -turns * seed, atol=1e-15)
+
+
+@wb.func
+def _image(d: Any, box: Any):
+    return wb.minimum_image(d, box)

@@ -39,7 +39,7 @@ def block_sums(a: rows, block: int, sums: rows):
 @kernel
 def scan_sums(sums: rows, before: rows):
     r = tid()
-    total = before[r, 0]
+    total = type(sums[r, 0])(0)
     for b in range(sums.shape[1]):
         before[r, b] = total
         total += sums[r, b]

@@ -50,7 +50,8 @@ def _check(name: str, fits: bool, takes: str, *given: object) -> None:
 def _axis(name: str, axis: int, ndim: int) -> int:
     """The axis, counted from the first one."""
     if not -ndim <= axis < ndim:
-        raise LaunchError(f"{name}(axis={axis}) of {ndim} axes", slug="axis", instead=f"axis={ndim - 1}")
+        text = f"{name}(axis={axis}) of {ndim} axes"
+        raise LaunchError(text, slug="axis", where=memory.caller_where(), instead=f"axis={ndim - 1}")
     return axis % ndim
 
 
@@ -213,7 +214,7 @@ def rfft(a: array, axis: int = -1) -> array:
     [[8.0, 0.0], [-2.0, 0.0], [0.0, 0.0]]
     """
     _check("rfft", isinstance(a, array) and isinstance(a.dtype, Scalar) and is_float(a.dtype), "an array of floats", a)
-    axis, z = _axis("rfft", axis, a.ndim), zeros((*a.shape, 2), a.dtype, a.device)
+    axis, z = _axis("rfft", axis, a.ndim), zeros((*a.shape, 2), a.dtype, a.device).zero_()  # recorded, as no leaf
     copy(z[..., 0], a)
     return _transformed("rfft", z, axis, False)[_part(axis, 0, a.shape[axis] // 2 + 1)].contiguous()
 
@@ -228,7 +229,7 @@ def irfft(z: array, n: int | None = None, axis: int = -1) -> array:
     axis = _axis("irfft", axis, z.ndim - 1)
     n = 2 * (z.shape[axis] - 1) if n is None else n
     _check("irfft", n > 0 and n // 2 + 1 == z.shape[axis], f"n // 2 + 1 pairs for n = {n} numbers", z)
-    whole = zeros((*z.shape[:axis], n, *z.shape[axis + 1 :]), z.dtype, z.device)
+    whole = zeros((*z.shape[:axis], n, *z.shape[axis + 1 :]), z.dtype, z.device).zero_()
     copy(whole[_part(axis, 0, z.shape[axis])], z)
     inner = whole[_part(axis, 1, (n + 1) // 2)]
     inner *= 2.0  # each stands for its conjugate too: what is real of the transform is the same
