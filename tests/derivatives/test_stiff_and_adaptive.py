@@ -183,8 +183,14 @@ def test_what_cannot_be_integrated_is_refused():
     assert refused.value.slug == "integrate" and x.list() == [1.0]
     with pytest.raises(wb.LaunchError, match="odd number"):
         wb.bdf2(lambda t, x: x, 0.0, 0.1, x)
-    with pytest.raises(wb.LaunchError, match="end"):
-        wb.rk45(lambda t, x: x, 1.0, 0.0, x)
+
+
+def test_steps_go_backwards_too_and_nowhere():
+    x = wb.ones(1, dtype=F)
+    assert wb.rk45(lambda t, x: x, 1.0, 1.0, x) == [1.0, 1.0] and x.list() == [1.0]
+    times = wb.rk45(lambda t, x: x, 1.0, 0.0, x, rtol=1e-9, atol=1e-9)
+    np.testing.assert_allclose(x.numpy(), [np.exp(-1.0)], rtol=1e-8)
+    assert times[-1] == 0.0 and (np.diff(times) < 0).all()
 
 
 def test_beside_diffrax():

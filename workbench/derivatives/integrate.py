@@ -189,7 +189,7 @@ def _implicit(rates: Rates, t: float, h: float, part: float, base: Sequence[arra
 
 @through
 def rk45(rates: Rates, t: float, end: float, *state: array, rtol: float = 1e-3, atol: float = 1e-6) -> list[float]:
-    """From t to `end`, in place, in steps of order 5 as long as the error allows. Returns the times between the steps.
+    """From t to `end`, in place, in steps of order 5 as long as the error allows. Returns the times between them.
 
     The pair of Dormand and Prince (1980). `scipy.integrate.RK45` chooses the steps, in a first run: the estimated error
     of each, divided by atol + rtol max(|x|, |y|), has a root mean square over all numbers of at most 1. A second run
@@ -205,8 +205,6 @@ def rk45(rates: Rates, t: float, end: float, *state: array, rtol: float = 1e-3, 
     from scipy.integrate import RK45  # when it is called: it takes a while to load
 
     capture_log.refuse("rk45()", "steps of one size, as of rk4, or jit=False")
-    if not t < end:
-        raise LaunchError(f"rk45() from {t} to {end}.", slug="integrate", instead="an end behind t")
 
     def flow(t: float, y: np.ndarray) -> np.ndarray:
         now = parts.views(array(y, dtype=start.dtype, device=start.device))
