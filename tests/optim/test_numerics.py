@@ -7,6 +7,7 @@ from typing import Any
 import numpy as np
 import pytest
 import scipy.fft
+import scipy.ndimage
 
 import workbench as wb
 from tests.support.backends import BACKENDS
@@ -16,6 +17,7 @@ N = wb.numerics
 RNG = np.random.default_rng(3)
 LINE, TABLE, CUBE = RNG.normal(size=7), RNG.normal(size=(3, 5)), RNG.normal(size=(2, 4, 3))
 PAIRS, MATRICES = RNG.normal(size=(3, 5, 2)), RNG.normal(size=(2, 3, 3)) + 3 * np.eye(3)
+PLACES = RNG.uniform(0.1, 1.9, size=(6, 3))
 EVEN, WEIGHTS = RNG.normal(size=(4, 5, 2)), RNG.normal(size=400)
 
 
@@ -58,6 +60,16 @@ CASES = {  # name: (the function, NumPy's, inputs)
     "irfft, odd": (lambda z: N.irfft(z, 7, 0), lambda z: scipy.fft.irfft(real(z), 7, 0), EVEN),
     "solve": (N.solve, lambda A, b: np.linalg.solve(A, b[..., None])[..., 0], MATRICES, TABLE[:2, :3]),
     "solve, several": (N.solve, np.linalg.solve, MATRICES, CUBE[:, :3, :2]),
+    "inverse": (N.inverse, np.linalg.inv, MATRICES),
+    "cholesky": (N.cholesky, lambda A: np.linalg.cholesky((A + A.swapaxes(1, 2)) / 2), MATRICES),
+    "interpolate, 1": (N.interpolate, lambda v, x: scipy.ndimage.map_coordinates(v, [x], order=1), LINE, PLACES[:, 0]),
+    "interpolate, 3": (
+        N.interpolate,
+        lambda v, x: scipy.ndimage.map_coordinates(v, x.T, order=1),
+        CUBE,
+        PLACES * [0.5, 1, 1],
+    ),
+    "interpolate, cubic": (lambda v, x: N.interpolate(v, x, 3), None, TABLE, PLACES[:, :2]),
 }
 
 
@@ -144,6 +156,8 @@ def test_float32_vectors_empty_and_odd_arguments():
     v = wb.array(np.arange(12.0).reshape(2, 2, 3), dtype=wb.vec3)
     np.testing.assert_array_equal(N.scan(v, axis=0).numpy(), np.cumsum(v.numpy(), 0))
     np.testing.assert_array_equal(N.reduce(v, axis=1).numpy(), v.numpy().sum(1))
+    places = wb.array([[0.5, 0.5], [9.0, -3.0]], dtype=wb.vec2)
+    np.testing.assert_allclose(N.interpolate(v, places).numpy(), [[4.5, 5.5, 6.5], [6, 7, 8]])
     assert N.reduce(wb.array([3, 1, 2]), "max").list() == [3] and N.sort(wb.array([3, 1, 2])).list() == [1, 2, 3]
     assert N.sort(wb.array([2.0, np.nan, 1.0])).list()[:2] == [1.0, 2.0]
     assert N.scan(wb.ones((2, 600)), axis=1).numpy()[1, -1] == 600.0
@@ -156,6 +170,10 @@ def test_float32_vectors_empty_and_odd_arguments():
             lambda: N.irfft(wb.zeros((3, 2)), n=7),
             lambda: N.solve(wb.zeros((2, 2)), wb.zeros(2)),
             lambda: N.solve(wb.zeros((2, 2)), wb.zeros(3)),
+            lambda: N.inverse(x),
+            lambda: N.cholesky(wb.array([[1.0, 2.0], [2.0, 1.0]])),
+            lambda: N.interpolate(x, wb.zeros((3, 2))),
+            lambda: N.interpolate(x, x, 2),
             lambda: N.lower_bound(v, x),
             lambda: N.scan([1.0]),
         ),

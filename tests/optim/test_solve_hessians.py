@@ -97,8 +97,10 @@ def gradient(*given, **more):
 
 @pytest.mark.parametrize("twice", [False, True])
 @pytest.mark.parametrize("solve", [L.cg, L.bicgstab, L.gmres, L.lu], ids=lambda s: s.__name__)
-@pytest.mark.parametrize("matrix", ["dense", "diagonal", "sparse"])
+@pytest.mark.parametrize("matrix", MATRICES)
 def test_products_with_the_hessian_are_those_of_differences(matrix, solve, twice):
+    if matrix == "products" and solve is L.lu:
+        pytest.skip("no factors without entries")
     tape, p, loss = run(matrix, solve, P, twice=twice)
     ends = [gradient(matrix, solve, P + h * RIGHT, twice=twice) for h in (1e-5, -1e-5)]
     np.testing.assert_allclose(wb.hvp(tape, loss, {p: RIGHT})[p], (ends[0] - ends[1]) / 2e-5, rtol=1e-6, atol=1e-8)
@@ -108,9 +110,16 @@ def test_products_with_the_hessian_are_those_of_differences(matrix, solve, twice
     np.testing.assert_allclose(whole @ RIGHT, wb.hvp(tape, loss, {p: RIGHT})[p], rtol=1e-9)
 
 
-def test_of_a_matrix_known_by_its_products_there_is_none():
+def test_of_a_product_that_reads_what_has_changed_since_it_is_refused():
     tape, p, loss = run("products", L.cg, P)
-    with pytest.raises(wb.GradientError, match="cg has no second derivative"):
+    wb.hvp(tape, loss, {p: RIGHT})
+    with wb.Tape(keep="all") as tape:
+        q = wb.clone(p)
+        b, x, loss = made(load, 3, p), wb.zeros(3, dtype=F), wb.zeros(1, dtype=F)
+        L.cg(by_products(q, 0.0), b, x)
+        q.zero_()
+        wb.launch(cubes, 3, [x], [loss])
+    tape.backward(loss)
+    np.testing.assert_allclose(p.grad.numpy(), gradient("products", L.cg, P), rtol=1e-9)
+    with pytest.raises(wb.GradientError, match="changed since"):
         wb.hvp(tape, loss, {p: RIGHT})
-    np.testing.assert_allclose(wb.jvp(tape, {p: RIGHT})[loss], [gradient("products", L.cg, P) @ RIGHT])
-    np.testing.assert_allclose(gradient("products", L.cg, P), gradient("dense", L.cg, P), rtol=1e-9)

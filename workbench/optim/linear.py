@@ -457,30 +457,41 @@ class _System:
         """(the solution, what the solve says) for an A known by its products.
 
         Recorded are, at the solution, r = b - A x, by the launches of `matvec`, and x + A^-1 r with a constant A. That
-        moves nothing, as r is 0, and makes x depend on b and on all that `matvec` reads.
+        moves nothing, as r is 0, and makes x depend on b and on all that `matvec` reads; done twice, to second order.
         """
         A, b, how, near, kind = self.A, self.b, self.how, Products.of(self.M, self.b), self.b.dtype.numpy.type
         with memory.unrecorded():
             solution, said = self.solved(tell)
-            place, r = zeros_like(solution), zeros_like(solution)
+            place = zeros_like(solution)
         write_array("root", place, solution)
         product = RecordedProduct(A, b)
         if not product.followed:
             return place, said
-        copy(r, b)
-        A.matvec(place, r, r, kind(-1), kind(1))
 
         def again(A: Products, M: Products, right: np.ndarray) -> np.ndarray:
             return how.derived(self.x, said, A, M, self.xp.asarray(right))
 
+        def vjp(place: np.ndarray, r: np.ndarray, *given: np.ndarray) -> tuple[np.ndarray | None, ...]:
+            right = again(product.of(given[:count]).transposed, near.transposed, given[-1])
+            return given[-1], right, *[None] * count
+
+        def tangent(place: array, r: array, *given: array) -> array:
+            reads, (moved, change) = given[:count], given[count + 1 : count + 3]
+            return CustomOp(along, how._name, vjp)(moved, change, *reads)
+
+        def along(moved: np.ndarray, change: np.ndarray, *reads: np.ndarray) -> np.ndarray:
+            return moved + again(product.of(reads), near, change)
+
         count = len(product.arrays)  # which the op reads too: so they are what they were when its rules are called
-        op = CustomOp(
-            lambda place, *_: place,
-            how._name,
-            lambda *given: (None, again(product.products().transposed, near.transposed, given[-1]), *[None] * count),
-        )
-        op.jvp(lambda *given: again(product.products(), near, given[-1 - count]))
-        return op(place, r, *product.arrays), said
+        tape = memory.recorder()
+        assert tape is not None
+        for _ in range(2 if tape.keep == "all" else 1):
+            with memory.unrecorded():
+                r = zeros_like(solution)
+            copy(r, b)
+            A.matvec(place, r, r, kind(-1), kind(1))
+            place = CustomOp(lambda place, *_: place, how._name, vjp, tangent)(place, r, *product.arrays)
+        return place, said
 
 
 def _check_converged(what: str, x: array, said: Sequence[Any] | np.ndarray) -> None:
@@ -527,8 +538,9 @@ def cg():
     returned. `restart`: begin anew after so many turns. run=False: a `CG`, to be called later. In a capture every
     replay solves again.
     Under a tape the derivative by b and the entries of A, or by all that the launches of its `matvec` read, is that of
-    the solution, by a solve with A transposed; x as first guess has none. Second derivatives are exact, and `replay`
-    solves again; a LinearOperator has neither. Raises LaunchError [linear], [capture] for both at once; GradientError
+    the solution, by a solve with A transposed; x as first guess has none. Second derivatives are exact too; of a
+    LinearOperator while what its `matvec` reads stays as it is. `replay` solves
+    again, but not for a LinearOperator. Raises LaunchError [linear], [capture] for both at once; GradientError
     [linear].
 
     >>> A, x = wb.array([[4.0, 1.0], [1.0, 3.0]]), wb.zeros(2)

@@ -1,10 +1,13 @@
-"""Functions of whole arrays, with their derivatives: sums and sorting, Fourier transforms, dense systems.
+"""Functions of whole arrays, with their derivatives: sums and sorting, Fourier transforms, dense systems, grids.
 
 What adds up or moves numbers is a launch. What NumPy and SciPy compute, on the host, is a custom op, whose rules are
 ops and launches again: first and second derivatives are exact. Results are new arrays; on a GPU, what an op takes and
-gives travels. Captures, `jit` and pickles refuse the ops: only `scan` and sums go into them. Arguments that do not fit
-raise LaunchError [numerics], [axis].
+gives travels. Captures, `jit` and pickles refuse the ops: only `scan`, `interpolate` and sums go into them. Arguments
+that do not fit raise LaunchError [numerics], [axis].
 """
+
+# The types of the kernel language are values, not types of Python.
+# pyright: reportInvalidTypeForm=false
 
 from __future__ import annotations
 
@@ -17,15 +20,25 @@ from numpy.linalg import LinAlgError
 from ..arrays import allocation as memory
 from ..arrays.array import array
 from ..arrays.creation import copy, zeros
+from ..arrays.dtypes import inner_shape, scalar_in
 from ..errors import LaunchError
-from ..kernels.types import Scalar, is_float
-from ..launches.array_tools import gathered, scan_rows
+from ..kernels import kernel, ops
+from ..kernels.reading.declare import tid
+from ..kernels.types import Scalar, int32, is_float, vector
+from ..launches.array_tools import flat, gathered, scan_rows
 from ..launches.launch import launch, through
 from ..launches.sums import array_sum
 from ..tapes.custom_op import CustomOp
 
-__all__ = ["fft", "ifft", "irfft", "lower_bound", "reduce", "rfft", "scan", "solve", "sort"]
+__all__ = ["cholesky", "fft", "ifft", "interpolate", "inverse", "irfft", "lower_bound", "reduce", "rfft", "scan"]
+__all__ += ["solve", "sort"]
 __dir__ = __all__.copy
+numbers, rows_of = array(dtype=Any), array(dtype=Any, ndim=2)
+below, least, most = ops.BUILTINS["floor"], ops.BUILTINS["min"], ops.BUILTINS["max"]
+detach = ops.BUILTINS["detach"]
+# weights of the points around, as polynomials of the place between two
+LINEAR = [[1, -1, 0, 0], [0, 1, 0, 0]]
+CUBIC = [[0, -0.5, 1, -0.5], [1, 0, -2.5, 1.5], [0, 0.5, 2, -1.5], [0, 0, -0.5, 0.5]]
 
 
 def _check(name: str, fits: bool, takes: str, *given: object) -> None:
@@ -231,13 +244,46 @@ def _turned(a: Any) -> Any:
     return a.transpose([*range(a.ndim - 2), a.ndim - 1, a.ndim - 2])
 
 
+def _lower_half(A: Any) -> np.ndarray:
+    """Factors that leave of matrices like A the lower triangle, with half of the diagonal."""
+    n = A.shape[-1]
+    return np.broadcast_to(np.tril(np.ones((n, n))) - np.eye(n) / 2, A.shape)
+
+
 def _solve_back(A: np.ndarray, _: np.ndarray, x: np.ndarray, g: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
     left = np.linalg.solve(_turned(A), g)
     return -left @ _turned(x), left
 
 
-_product = CustomOp(lambda a, b: a @ b, "product", lambda a, b, y, g: (g @ _turned(b), _turned(a) @ g))
+def _cholesky_back(A: np.ndarray, L: np.ndarray, g: np.ndarray) -> np.ndarray:
+    back = _turned(L)
+    found = np.linalg.solve(back, _turned(np.linalg.solve(back, back @ np.tril(g) * _lower_half(g))))
+    return (found + _turned(found)) / 2
+
+
+def _cholesky_along(A: array, L: array, dA: array) -> array:
+    both = _solved(L, _turned(_solved(L, (dA + _turned(dA)) * 0.5)))
+    return _product(L, both * _lower_half(L))
+
+
+_product = CustomOp(
+    lambda a, b: a @ b,
+    "product",
+    lambda a, b, y, g: (g @ _turned(b), _turned(a) @ g),
+    lambda a, b, y, da, db: _product(da, b) + _product(a, db),
+)
 _solved = CustomOp(np.linalg.solve, "solve", _solve_back, lambda A, b, x, dA, db: _solved(A, db - _product(dA, x)))
+_factored = CustomOp(lambda A: np.linalg.cholesky((A + _turned(A)) / 2), "cholesky", _cholesky_back, _cholesky_along)
+
+
+def _dense(name: str, op: CustomOp, A: array, *b: array) -> array:
+    """The op of square matrices. Raises LaunchError [numerics]."""
+    fits = isinstance(A, array) and A.dtype.numpy.kind == "f" and A.ndim > 1 and A.shape[-1] == A.shape[-2] and A.size
+    _check(name, bool(fits), "floats of shape (..., n, n)", A)
+    try:
+        return op(A, *b)
+    except LinAlgError as e:
+        raise LaunchError(f"{name}(): {e}.", slug="numerics", where=memory.caller_where()) from None
 
 
 @through
@@ -254,10 +300,86 @@ def solve(A: array, b: array) -> array:
     >>> x.list(), A.grad.numpy().tolist()  # -A^-T g x^T
     ([1.0, 0.5], [[-0.5, -0.25], [-0.25, -0.125]])
     """
-    square = isinstance(A, array) and A.dtype.numpy.kind == "f" and A.ndim > 1 and A.shape[-1] == A.shape[-2] and A.size
-    fits = square and isinstance(b, array) and b.dtype == A.dtype and A.shape[:-1] in (b.shape, b.shape[:-1])
-    _check("solve", bool(fits), "floats of shape (..., n, n), and of (..., n) or (..., n, m)", A, b)
-    try:
-        return _solved(A, b if b.ndim == A.ndim else b.contiguous().reshape((*b.shape, 1))).reshape(b.shape)
-    except LinAlgError as e:
-        raise LaunchError(f"solve(): {e}.", slug="numerics", where=memory.caller_where()) from None
+    fits = isinstance(b, array) and b.dtype == A.dtype and A.shape[:-1] in (b.shape, b.shape[:-1])
+    _check("solve", fits, "floats of shape (..., n, n), and of (..., n) or (..., n, m)", A, b)
+    columns = b if b.ndim == A.ndim else b.contiguous().reshape((*b.shape, 1))
+    return _dense("solve", _solved, A, columns).reshape(b.shape)
+
+
+@through
+def inverse(A: array) -> array:
+    """The inverses of floats of shape (..., n, n). To A^-1 b `solve` is the better way.
+
+    >>> wb.numerics.inverse(wb.array([[2.0, 0.0], [0.0, 4.0]])).numpy().tolist()
+    [[0.5, 0.0], [0.0, 0.25]]
+    """
+    _check("inverse", isinstance(A, array) and A.ndim > 1, "floats of shape (..., n, n)", A)
+    with memory.unrecorded():
+        one = array(np.broadcast_to(np.eye(A.shape[-1]), A.shape), dtype=A.dtype, device=A.device)
+    return _dense("inverse", _solved, A, one)
+
+
+@through
+def cholesky(A: array) -> array:
+    """The lower triangles L with L L^T = (A + A^T) / 2, for floats of shape (..., n, n): positive definite matrices.
+
+    So both halves of A count, and have the same gradient (Murray, "Differentiation of the Cholesky decomposition",
+    2016). A matrix that is not positive definite raises LaunchError [numerics].
+
+    >>> wb.numerics.cholesky(wb.array([[4.0, 2.0], [2.0, 5.0]])).numpy().tolist()
+    [[2.0, 0.0], [1.0, 2.0]]
+    """
+    return _dense("cholesky", _factored, A)
+
+
+# ---- grids
+
+
+@kernel
+def interpolated(values: numbers, sizes: Any, x: numbers, table: rows_of, out: numbers):
+    """out[i] = the values around place i, weighted by polynomials of where it lies between them."""
+    i = tid()
+    taps, d, count = table.shape[0], len(sizes), 1
+    for _ in range(d):
+        count *= taps
+    total = type(values[0])(0)
+    for k in range(count):
+        weight, at, rest = type(x[0])(1), 0, k
+        for j in range(d):
+            place = least(most(x[i * d + j], type(x[0])(0)), type(x[0])(sizes[j] - 1))
+            cell = most(least(int(below(detach(place))), sizes[j] - 2), 0)
+            s, tap = place - type(place)(cell), rest % taps
+            rest = rest // taps
+            weight *= ((table[tap, 3] * s + table[tap, 2]) * s + table[tap, 1]) * s + table[tap, 0]
+            at = at * sizes[j] + most(least(cell + tap + 1 - taps // 2, sizes[j] - 1), 0)
+        total += values[at] * weight
+    out[i] = total
+
+
+@through
+def interpolate(values: array, positions: array, order: int = 1) -> array:
+    """Values on a regular grid of 1 to 3 axes between its points, with gradients by the values and by the positions.
+
+    values      floats or vectors, one for each point of the grid.
+    positions   in steps of the grid, from 0 to size - 1 along each axis, and moved there if outside: floats of shape
+                (n,) for one axis; (n, d), or n vectors of d, for d axes; of the scalar type of the values.
+    order       1: linear along each axis, as `scipy.ndimage.map_coordinates(order=1, mode="nearest")`; its slope jumps
+                at the points, where that to the right counts. 3: cubic convolution, with a continuous slope (Keys 1981,
+                a = -1/2); values outside of the grid are those of its edge.
+    Returns n values.
+
+    >>> wb.numerics.interpolate(wb.array([0.0, 10.0, 40.0]), wb.array([0.5, 1.5])).list()
+    [5.0, 25.0]
+    """
+    grid = isinstance(values, array) and is_float(values.dtype) and 0 < values.ndim < 4 and values.size > 0
+    _check("interpolate", grid and order in (1, 3), "floats on a grid of 1 to 3 axes, and order=1 or 3", values, order)
+    real, d = scalar_in(values.dtype), values.ndim
+    shape: list[int] = [*positions.shape, *inner_shape(positions.dtype)] if isinstance(positions, array) else []
+    fits = (shape[1:] == [d] or (d == 1 and len(shape) == 1)) and scalar_in(positions.dtype) is real
+    _check("interpolate", fits, f"{real} of shape (n, {d}) as positions", positions)
+    with memory.unrecorded():
+        weights = array(LINEAR if order == 1 else CUBIC, dtype=real, device=values.device)
+        out = zeros(shape[0], values.dtype, values.device)
+    sizes, places = vector(d, int32)(*values.shape), flat(positions.contiguous())
+    launch(interpolated, shape[0], [values.contiguous().flatten(), sizes, places, weights], [out])
+    return out

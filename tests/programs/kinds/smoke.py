@@ -4,7 +4,7 @@ import numpy as np
 
 import workbench as wb
 
-F = wb.float64
+F, V = wb.float64, wb.vec2d
 N, STEPS, DT = 12, 6, 0.8
 VALUES = 0.3 * np.random.default_rng(5).normal(size=(2, N, N))
 BALL = np.exp(-((np.arange(N)[:, None] - 4.0) ** 2 + (np.arange(N) - 5.0) ** 2) / 4)
@@ -31,16 +31,9 @@ def project(kx: wb.array[F, 3], ky: wb.array[F, 3], new_x: wb.array[F, 3], new_y
 
 
 @wb.kernel
-def carried(u: wb.array[F, 2], v: wb.array[F, 2], a: wb.array[F, 2], new: wb.array[F, 2]):
-    """The value at where it came from, between the four points around; the box repeats."""
+def back(u: wb.array[F, 2], v: wb.array[F, 2], places: wb.array[V]):
     i, j = wb.tid()
-    x, y = F(i) - F(DT) * u[i, j], F(j) - F(DT) * v[i, j]
-    k, m = int(wb.floor(x)), int(wb.floor(y))
-    s, t = x - F(k), y - F(m)
-    k, m = (k + N) % N, (m + N) % N
-    left = (F(1.0) - t) * a[k, m] + t * a[k, (m + 1) % N]
-    right = (F(1.0) - t) * a[(k + 1) % N, m] + t * a[(k + 1) % N, (m + 1) % N]
-    new[i, j] = (F(1.0) - s) * left + s * right
+    places[i * N + j] = V(F(i) - F(DT) * u[i, j], F(j) - F(DT) * v[i, j])
 
 
 @wb.kernel
@@ -62,10 +55,9 @@ def simulate(values):
         u, v, d, loss = flow[0], flow[1], wb.array(BALL, dtype=F), wb.zeros(1, dtype=F)
         for _ in range(STEPS):
             u, v = projected(u, v)
-            new = [wb.zeros((N, N), dtype=F) for _ in range(3)]
-            for a, b in zip((u, v, d), new, strict=True):
-                wb.launch(carried, (N, N), [u, v, a], [b])
-            u, v, d = new
+            places = wb.zeros(N * N, dtype=V)
+            wb.launch(back, (N, N), [u, v], [places])
+            u, v, d = (wb.numerics.interpolate(a, places, order=3).reshape((N, N)) for a in (u, v, d))
         wb.launch(miss, (N, N), [d], [loss])
     return tape, loss, flow
 
