@@ -156,11 +156,16 @@ def test_the_gradient_is_exactly_that_of_the_steps_that_were_taken():
     )
 
 
+@wb.func
+def _decay(x: wb.vec3, t: float):
+    return -2.0 * t * x
+
+
 def test_states_of_vectors_in_float32():
     start = wb.array(np.array([[1.0, 2.0, -1.0]]), dtype=wb.vec3, requires_grad=True)
     with wb.Tape() as tape:
         x = wb.clone(start)
-        wb.rk45(lambda t, x: x * -1.0, 0.0, 1.0, x, rtol=1e-5)
+        wb.rk45(lambda t, x: wb.map(_decay, x, t), 0.0, 1.0, x, rtol=1e-5)
     tape.backward(grads={x: wb.ones_like(x, requires_grad=False)})
     np.testing.assert_allclose(x.numpy(), np.exp(-1) * start.numpy(), rtol=1e-5)
     np.testing.assert_allclose(start.grad.numpy(), np.exp(-1), rtol=1e-5)

@@ -208,7 +208,7 @@ def rk45(rates: Rates, t: float, end: float, *state: array, rtol: float = 1e-3, 
 
     def flow(t: float, y: np.ndarray) -> np.ndarray:
         now = parts.views(array(y, dtype=start.dtype, device=start.device))
-        return np.concatenate([read_values(d).ravel() for d in _rates(rates, t, list(now.values()))])
+        return np.concatenate([read_values(d).ravel() for d in _rates(rates, float(t), list(now.values()))])
 
     @through
     def step(k: int, *state: array) -> None:
@@ -220,7 +220,8 @@ def rk45(rates: Rates, t: float, end: float, *state: array, rtol: float = 1e-3, 
                 h = float(weight * (times[k + 1] - times[k]))
                 ends = [map(_moved, x, d, h) for x, d in zip(ends, ds, strict=True)] if h else ends
             if len(slopes) < len(RK45.C):
-                slopes.append([clone(d) for d in _rates(rates, times[k] + when * (times[k + 1] - times[k]), ends)])
+                at = float(times[k] + when * (times[k + 1] - times[k]))
+                slopes.append([clone(d) for d in _rates(rates, at, ends)])
         for x, y in zip(state, ends, strict=True):
             copy(x, y)
 

@@ -225,9 +225,9 @@ def custom_op(forward: Callable[..., Any]) -> CustomOp:
     rules with differences.
 
     A walk may call a rule any number of times: pictures and ledgers do. `replay` and `trust` call the function again,
-    on copies, and so may steps of a `checkpoint`. Captures, `jit` and pickles refuse it; `hvp` does without a rule by
-    `op.tangent`. For a step that writes
-    to arrays there are there is `Tape.record_func`. Raises LaunchError [custom-op]; in walks GradientError [custom-op].
+    on copies, and so may steps of a `checkpoint`. Captures, `jit` and pickles refuse it, and so does `hvp` where there
+    is no `op.tangent`. For a step that writes to arrays there are there is `Tape.record_func`. Raises LaunchError
+    [custom-op]; in walks GradientError [custom-op].
 
     >>> @wb.custom_op
     ... def cumulated(x):
