@@ -659,7 +659,9 @@ def test_registries_filled_from_outside_are_found() -> None:
 def test_dir_offers_the_public_names_and_no_internal_module() -> None:
     package = importlib.import_module("workbench")
     modules = {name for name in dir(package) if inspect.ismodule(getattr(package, name))}
-    assert modules == set("autograd diagnose examples fem interop optim pitfalls sparse types verify viz".split())
+    assert modules == set(
+        "autograd diagnose examples fem interop numerics optim pitfalls sparse types verify viz".split()
+    )
     assert not [name for name in dir(package) if name.startswith("_")]
     namespace: dict[str, object] = {}
     exec("from workbench import *", namespace)

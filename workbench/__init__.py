@@ -129,6 +129,7 @@ _LATER = {
     "diagnose": "diagnose",
     "examples": "warp.names.examples",
     "fem": "warp.fem",
+    "numerics": "optim.numerics",
     "optim": "optim",
     "pitfalls": "derivatives.pitfalls",
     "sparse": "sparse",
@@ -138,7 +139,7 @@ _LATER = {
 }
 for _room, _names in {
     "derivatives.curvature": "covariance hessian",
-    "derivatives.integrate": "implicit_midpoint integrate rk4 symplectic_euler velocity_verlet",
+    "derivatives.integrate": "bdf2 implicit_midpoint integrate rk4 rk45 symplectic_euler velocity_verlet",
     "derivatives.jacobian": "hvp jacobian value_and_grad",
     "derivatives.root": "fixed_point root",
     "derivatives.smoothed": "smoothed",
@@ -158,7 +159,8 @@ for _room, _names in {
     "tapes.jit": "jit",
     "tapes.jvp": "jvp",
     "tapes.vmap": "vmap",
-    "geometry.hash_grid": "HashGrid HashGridQuery hash_grid_query hash_grid_query_next hash_grid_point_id",
+    "geometry.hash_grid": "HashGrid HashGridQuery hash_grid_query hash_grid_query_next hash_grid_point_id "
+    "minimum_image",
     "geometry.roots": "first_root",
     "geometry.search": "lower_bound poisson sample_cdf",
     "geometry.triangles": "closest_point_edge_edge intersect_tri_tri",

@@ -385,3 +385,56 @@ def test_what_is_followed_only_later_is_refused():
         tape.backward(grads={y: SEED, z: SEED})
     with pytest.raises(wb.GradientError, match="late-grad"):
         wb.jvp(tape, {x: SEED})
+
+
+def test_a_tangent_of_arrays_gives_second_derivatives_and_is_checked():
+    @wb.custom_op
+    def bent(x, power):
+        return x**power
+
+    @bent.vjp
+    def bent_vjp(x, power, y, adj):
+        return power * x ** (power - 1) * adj
+
+    @bent.tangent
+    def bent_tangent(x, power, y, dx):
+        return bent(x, power - 1) * dx * float(power) if power else None
+
+    values, along = np.array([0.5, -1.0, 2.0]), np.array([1.0, 0.5, -2.0])
+    x = leaf(values)
+    with wb.Tape(keep="all") as tape:
+        y = bent(x, 3)
+        y.fill_(0.0)  # what it read and left is kept
+        y = bent(x, 3)
+        loss = wb.utils.array_inner(y, y, out=wb.zeros(1, dtype=F))
+    np.testing.assert_allclose(wb.hvp(tape, loss, {x: along})[x], 30 * values**4 * along, rtol=1e-13)
+    np.testing.assert_allclose(np.diag(wb.hessian(tape, loss, x)), 30 * values**4, rtol=1e-13)
+    np.testing.assert_allclose(wb.jvp(tape, {x: along})[y], 3 * values**2 * along, rtol=1e-13)
+    assert len(wb.verify.check_rule(bent, x, 3).rows) == 2
+
+    @bent.tangent
+    def wrong(x, power, y, dx):
+        return bent(x, power - 1) * dx
+
+    with pytest.raises(wb.GradientError, match="by the jvp"):
+        wb.verify.check_rule(bent, x, 3)
+
+
+def test_an_op_that_returns_whole_numbers_needs_no_rules():
+    order = wb.custom_op(lambda x: np.argsort(x).astype(np.int32))
+    x = leaf([3.0, 1.0, 2.0])
+    with wb.Tape(keep="all") as tape:
+        at, y, loss = order(x), wb.zeros(3, dtype=F), wb.zeros(1, dtype=F)
+        wb.launch(picked, 3, [x, at], [y])
+        wb.launch(square, 1, [y], [loss])
+    tape.backward(loss)
+    np.testing.assert_array_equal(x.grad.numpy(), [0.0, 2.0, 0.0])
+    np.testing.assert_array_equal(wb.jvp(tape, {x: np.array([1.0, 5.0, 7.0])})[y], [5.0, 7.0, 1.0])
+    np.testing.assert_array_equal(wb.hvp(tape, loss, {x: np.ones(3)})[x], [0.0, 2.0, 0.0])
+    assert tape.replay({x: np.array([0.5, 4.0, 2.0])})[loss].list() == [0.25]
+
+
+@wb.kernel
+def picked(x: wb.array(dtype=F), at: wb.array(dtype=int), y: wb.array(dtype=F)):
+    i = wb.tid()
+    y[i] = x[at[i]]

@@ -14,7 +14,7 @@ from IPython.core.interactiveshell import InteractiveShell
 import workbench as wb
 
 PAGE = Path(__file__).resolve().parents[2] / ".docs" / "tapes.rst"
-MODULES = "autograd diagnose examples fem interop optim pitfalls sparse verify viz".split()
+MODULES = "autograd diagnose examples fem interop numerics optim pitfalls sparse verify viz".split()
 MODULES += [
     "optim.linear",
     "interop.dlpack",

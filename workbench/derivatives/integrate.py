@@ -10,8 +10,10 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from typing import Any
 
-from ..arrays import allocation as memory
-from ..arrays.array import array
+import numpy as np
+
+from ..arrays import allocation as memory, capture_log
+from ..arrays.array import array, clone, read_values
 from ..arrays.creation import copy, zeros_like
 from ..arrays.packing import Pack
 from ..errors import LaunchError
@@ -133,22 +135,109 @@ def implicit_midpoint(rates: Rates, t: float, dt: float, *state: array) -> None:
     >>> x.numpy().round(6)  # (1 - 250) / (1 + 250)
     array([-0.992032])
     """
-    parts = Pack({f"state {k}": x for k, x in enumerate(state)})
+    for x, end in zip(state, _implicit(rates, t + dt / 2, dt, 0.5, state), strict=True):
+        copy(x, end)
+
+
+@through
+def bdf2(rates: Rates, t: float, dt: float, *state: array, first: bool = False) -> None:
+    """One step of order 2 by backward differences, in place: y = (4 x - before) / 3 + 2/3 dt f(t + dt, y), by `root`.
+
+    For stiff problems that should be damped: it is L-stable. Hairer, Wanner, "Solving ordinary differential equations
+    II" (1996), V.1.
+
+    state    the arrays of the state, and then as many of the state one step before, which are moved on too.
+    first    a step of backward Euler, which needs no state before: y = x + dt f(t + dt, y).
+
+    The rest and errors as of `implicit_midpoint`.
+
+    >>> x, before = wb.ones(1, dtype=wb.float64), wb.zeros(1, dtype=wb.float64)
+    >>> for k in range(2):
+    ...     wb.bdf2(lambda t, x: x * -1000.0, 0.5 * k, 0.5, x, before, first=k == 0)
+    >>> x.numpy() * 501 * 1003, before.numpy() * 501  # before: 1 / (1 + 500), x: (4 / 501 - 1) / (3 + 1000)
+    (array([-497.]), array([1.]))
+    """
+    half = len(state) // 2
+    if 2 * half != len(state):
+        raise LaunchError("bdf2() of an odd number of arrays.", slug="integrate", instead="bdf2(f, t, dt, x, x_before)")
+    now, before = state[:half], state[half:]
+    base = now if first else [map(_between, old, x, 4 / 3) for x, old in zip(now, before, strict=True)]
+    ends = _implicit(rates, t + dt, dt if first else dt * 2 / 3, 1.0, base)
+    for x, old, end in zip(now, before, ends, strict=True):
+        copy(old, x)
+        copy(x, end)
+
+
+def _implicit(rates: Rates, t: float, h: float, part: float, base: Sequence[array]) -> Sequence[array]:
+    """The y of y = base + h f(t, base + part (y - base)), where a part of 1 is y itself."""
+    parts = Pack({f"state {k}": x for k, x in enumerate(base)})
 
     @through
-    def residual(y: array, *state: array) -> array:
+    def residual(y: array, *base: array) -> array:
         r = zeros_like(y, requires_grad=False)
         ends = list(parts.views(y).values())
-        slopes = _rates(rates, t + dt / 2, [map(_between, x, end, 0.5) for x, end in zip(state, ends, strict=True)])
-        for x, end, d, out in zip(state, ends, slopes, parts.views(r).values(), strict=True):
-            map(_left, end, x, d, dt, out=out)
+        places = [map(_between, x, end, part) for x, end in zip(base, ends, strict=True)] if part < 1 else ends
+        slopes = _rates(rates, t, places)
+        for x, end, d, out in zip(base, ends, slopes, parts.views(r).values(), strict=True):
+            map(_left, end, x, d, h, out=out)
         return r
 
     with memory.unrecorded():
         guess = parts.vector
-    y = root(residual, guess, *state)
-    for x, end in zip(state, parts.views(y).values(), strict=True):
-        copy(x, end)
+    return list(parts.views(root(residual, guess, *base)).values())
+
+
+@through
+def rk45(rates: Rates, t: float, end: float, *state: array, rtol: float = 1e-3, atol: float = 1e-6) -> list[float]:
+    """From t to `end`, in place, in steps of order 5 as long as the error allows. Returns the times between them.
+
+    The pair of Dormand and Prince (1980). `scipy.integrate.RK45` chooses the steps, in a first run: the estimated error
+    of each, divided by atol + rtol max(|x|, |y|), has a root mean square over all numbers of at most 1. A second run
+    makes them, by `integrate`: under a tape it is what is recorded, so the gradient is that of these steps with their
+    sizes constant, and a replay has the same ones. Rates and state as of `rk4`. Raises LaunchError [integrate] also
+    where steps become too small, [capture].
+
+    >>> x = wb.ones(1, dtype=wb.float64)
+    >>> times = wb.rk45(lambda t, x: -x, 0.0, 1.0, x, rtol=1e-8, atol=1e-8)
+    >>> bool(abs(x.numpy()[0] - np.exp(-1)) < 1e-8), times[-1]
+    (True, 1.0)
+    """
+    from scipy.integrate import RK45  # when it is called: it takes a while to load
+
+    capture_log.refuse("rk45()", "steps of one size, as of rk4, or jit=False")
+
+    def flow(t: float, y: np.ndarray) -> np.ndarray:
+        now = parts.views(array(y, dtype=start.dtype, device=start.device))
+        return np.concatenate([read_values(d).ravel() for d in _rates(rates, float(t), list(now.values()))])
+
+    @through
+    def step(k: int, *state: array) -> None:
+        slopes: list[list[array]] = []
+        ends = list(state)
+        for when, weights in zip((*RK45.C, 1.0), (*RK45.A, RK45.B), strict=True):
+            ends = list(state)
+            for weight, ds in zip(weights, slopes, strict=False):
+                h = float(weight * (times[k + 1] - times[k]))
+                ends = [map(_moved, x, d, h) for x, d in zip(ends, ds, strict=True)] if h else ends
+            if len(slopes) < len(RK45.C):
+                at = float(times[k] + when * (times[k + 1] - times[k]))
+                slopes.append([clone(d) for d in _rates(rates, at, ends)])
+        for x, y in zip(state, ends, strict=True):
+            copy(x, y)
+
+    with memory.unrecorded():
+        parts = Pack({f"state {k}": x for k, x in enumerate(state)})
+        start, times, said = parts.vector, [float(t)], ""
+        solver = RK45(flow, t, read_values(start).astype(np.float64), end, rtol=rtol, atol=atol)
+        while solver.status == "running":
+            said = solver.step()
+            times.append(float(solver.t))
+    if solver.status == "failed":
+        text = f"rk45() at t = {times[-1]:.6g}: {said}"
+        why = "The error stays too large: a jump, a pole, or a stiff problem."
+        raise LaunchError(text, slug="integrate", where=memory.caller_where(), why=why, instead="implicit_midpoint")
+    integrate(step, state, len(times) - 1)
+    return times
 
 
 def _rates(rates: Rates, t: float, state: Sequence[array]) -> list[array]:

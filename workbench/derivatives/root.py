@@ -111,18 +111,10 @@ def fixed_point(step: Residual, guess: array, *params: array, tol: float | None 
 
     @through
     def residual(x: array, *params: array) -> array:
-        moved, r = step(x, *params), zeros(guess.shape, guess.dtype, guess.device)
-        launch(difference, x.size, [x.flatten(), moved.flatten()], [r.flatten()])
-        return r
+        moved: Any = step(x, *params)
+        return x - moved
 
     return root(residual, guess, *params, tol=tol, maxiter=maxiter)
-
-
-@kernel
-def difference(x: array[Any], y: array[Any], r: array[Any]):
-    """r = x - y."""
-    i = tid()
-    r[i] = x[i] - y[i]
 
 
 def _check(residual: object, guess: object) -> None:

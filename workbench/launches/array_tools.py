@@ -23,38 +23,39 @@ from ..kernels.types import Composite, Scalar, Struct, is_int
 from .launch import launch
 
 BLOCK = 256  # elements that one thread adds up
-numbers, indices = array(dtype=Any), array(dtype=int)
+numbers, indices, rows = array(dtype=Any), array(dtype=int), array(dtype=Any, ndim=2)
 least = ops.BUILTINS["min"]
 
 
 @kernel
-def block_sums(a: numbers, block: int, sums: numbers):
-    b = tid()
-    total = type(a[0])(0)
-    for i in range(b * block, least((b + 1) * block, a.shape[0])):
-        total += a[i]
-    sums[b] = total
+def block_sums(a: rows, block: int, sums: rows):
+    r, b = tid()
+    total = type(a[r, 0])(0)
+    for i in range(b * block, least((b + 1) * block, a.shape[1])):
+        total += a[r, i]
+    sums[r, b] = total
 
 
 @kernel
-def scan_sums(sums: numbers, before: numbers):
-    total = before[0]
-    for b in range(sums.shape[0]):
-        before[b] = total
-        total += sums[b]
+def scan_sums(sums: rows, before: rows):
+    r = tid()
+    total = type(sums[r, 0])(0)
+    for b in range(sums.shape[1]):
+        before[r, b] = total
+        total += sums[r, b]
 
 
 @kernel
-def scan_block(a: numbers, before: numbers, block: int, inclusive: bool, out: numbers):
-    b = tid()
-    total = before[b]
-    for i in range(b * block, least((b + 1) * block, a.shape[0])):
+def scan_block(a: rows, before: rows, block: int, inclusive: bool, out: rows):
+    r, b = tid()
+    total = before[r, b]
+    for i in range(b * block, least((b + 1) * block, a.shape[1])):
         if inclusive:
-            total += a[i]
-            out[i] = total
+            total += a[r, i]
+            out[r, i] = total
         else:
-            out[i] = total
-            total += a[i]
+            out[r, i] = total
+            total += a[r, i]
 
 
 @kernel
@@ -88,13 +89,18 @@ def array_scan(in_array: array, out_array: array, inclusive: bool = True) -> Non
         raise _refuse("array_scan", "in and out differ in dtype or shape.", "out = wb.zeros_like(in)")
     if in_array.span.overlaps(out_array.span) is not False:
         in_array = clone(in_array)
-    if not (n := in_array.size):
+    scan_rows(in_array.reshape((1, -1)), out_array.reshape((1, -1)), inclusive)
+
+
+def scan_rows(a: array, out: array, inclusive: bool) -> None:
+    """`array_scan` of each row."""
+    if not a.size:
         return
-    blocks = -(-n // BLOCK)
-    sums, before = (zeros(blocks, in_array.dtype, in_array.device) for _ in range(2))
-    launch(block_sums, blocks, [in_array, BLOCK], [sums])
-    launch(scan_sums, 1, [sums], [before])
-    launch(scan_block, blocks, [in_array, before, BLOCK, bool(inclusive)], [out_array])
+    many = a.shape[0], -(-a.shape[1] // BLOCK)
+    sums, before = (zeros(many, a.dtype, a.device) for _ in range(2))
+    launch(block_sums, many, [a, BLOCK], [sums])
+    launch(scan_sums, many[0], [sums], [before])
+    launch(scan_block, many, [a, before, BLOCK, bool(inclusive)], [out])
 
 
 def _permuted(order: np.ndarray, *arrays: array) -> None:

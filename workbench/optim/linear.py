@@ -16,7 +16,7 @@ from typing import Any
 import numpy as np
 
 from ..arrays import allocation as memory, capture_log
-from ..arrays.array import array
+from ..arrays.array import array, read_values
 from ..arrays.creation import copy, zeros, zeros_like
 from ..arrays.dtypes import scalar_in
 from ..arrays.host_writes import write_array
@@ -412,26 +412,24 @@ class _System:
         copy(self.x, made)
         return said
 
-    def _op(self, forward: Callable[..., Any], vjp: Callable[..., Any], jvp: Callable[..., Any]) -> CustomOp:
-        op = CustomOp(forward)
-        op.__name__ = self.how._name  # as messages and pictures call it
-        op.vjp(vjp)
-        op.jvp(jvp)
-        return op
-
     def _by_entries(self, tell: Teller | None) -> tuple[array, Said]:
         """(the solution, what the solve says), as an event that reads the entries of A and b.
 
-        Its adjoint: lambda = A^-T dx; db = lambda; dA = -lambda x^T where entries are. Its tangent: A^-1 (db - dA x).
+        Its adjoint: lambda = A^-T dx; db = lambda; dA = -lambda x^T where entries are. Its tangent: A^-1 (db - dA x),
+        which is such an event again.
         """
         A, b, how = self.A, self.b, self.how
         made_of, near, start, told = Entries.of(A), Products.of(self.M, b), self.x.data.copy(), (0, 0.0, 0.0)
 
-        def forward(entries: np.ndarray, right: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+        def first(entries: np.ndarray, right: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
             nonlocal tell, told
             found, told = how.iterate(made_of.products(b, entries), near, self.xp.asarray(right), start, tell)
             tell = None  # when this is called again, it is by a replay
             return on_host(found).astype(right.dtype), np.array(told)
+
+        def again(entries: np.ndarray, right: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+            A = made_of.products(b, entries)
+            return how.derived(self.x, np.zeros(3), A, near, self.xp.asarray(right)), np.zeros(3)
 
         def vjp(*given: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
             entries, _, x, said, seed, _ = given
@@ -439,41 +437,61 @@ class _System:
             left = how.derived(self.x, said, turned, near.transposed, self.xp.asarray(seed))
             return -made_of.outer(left, x).reshape(entries.shape), left
 
-        def jvp(*given: np.ndarray) -> tuple[np.ndarray, None]:
+        def tangent(*given: array) -> tuple[array, None]:
             entries, _, x, said, change, moved = given
-            right = self.xp.asarray(moved) - made_of.products(b, change)(self.xp.asarray(x))
-            return how.derived(self.x, said, made_of.products(b, entries), near, right), None
+            _check_converged("the solve of", self.x, read_values(said))
+            return CustomOp(again, how._name, vjp, tangent)(entries, moved - product(change, x))[0], None
 
-        made, _ = self._op(forward, vjp, jvp)(made_of.values, b)
+        def times_back(entries: np.ndarray, x: np.ndarray, _: np.ndarray, seed: np.ndarray) -> tuple[np.ndarray, ...]:
+            turned = made_of.products(b, entries).transposed
+            return made_of.outer(seed, x).reshape(entries.shape), on_host(turned(self.xp.asarray(seed)))
+
+        def times(entries: np.ndarray, x: np.ndarray) -> np.ndarray:
+            return on_host(made_of.products(b, entries)(self.xp.asarray(x)))
+
+        product = CustomOp(times, "product", times_back)
+        made, _ = CustomOp(first, how._name, vjp, tangent)(made_of.values, b)
         return made, told
 
     def _by_products(self, tell: Teller | None) -> tuple[array, Said]:
         """(the solution, what the solve says) for an A known by its products.
 
         Recorded are, at the solution, r = b - A x, by the launches of `matvec`, and x + A^-1 r with a constant A. That
-        moves nothing, as r is 0, and makes x depend on b and on all that `matvec` reads.
+        moves nothing, as r is 0, and makes x depend on b and on all that `matvec` reads; done twice, to second order.
         """
         A, b, how, near, kind = self.A, self.b, self.how, Products.of(self.M, self.b), self.b.dtype.numpy.type
         with memory.unrecorded():
             solution, said = self.solved(tell)
-            place, r = zeros_like(solution), zeros_like(solution)
+            place = zeros_like(solution)
         write_array("root", place, solution)
         product = RecordedProduct(A, b)
         if not product.followed:
             return place, said
-        copy(r, b)
-        A.matvec(place, r, r, kind(-1), kind(1))
 
         def again(A: Products, M: Products, right: np.ndarray) -> np.ndarray:
             return how.derived(self.x, said, A, M, self.xp.asarray(right))
 
+        def vjp(place: np.ndarray, r: np.ndarray, *given: np.ndarray) -> tuple[np.ndarray | None, ...]:
+            right = again(product.of(given[:count]).transposed, near.transposed, given[-1])
+            return given[-1], right, *[None] * count
+
+        def tangent(place: array, r: array, *given: array) -> array:
+            reads, (moved, change) = given[:count], given[count + 1 : count + 3]
+            return CustomOp(along, how._name, vjp)(moved, change, *reads)
+
+        def along(moved: np.ndarray, change: np.ndarray, *reads: np.ndarray) -> np.ndarray:
+            return moved + again(product.of(reads), near, change)
+
         count = len(product.arrays)  # which the op reads too: so they are what they were when its rules are called
-        op = self._op(
-            lambda place, *_: place,
-            lambda *given: (None, again(product.products().transposed, near.transposed, given[-1]), *[None] * count),
-            lambda *given: again(product.products(), near, given[-1 - count]),
-        )
-        return op(place, r, *product.arrays), said
+        tape = memory.recorder()
+        assert tape is not None
+        for _ in range(2 if tape.keep == "all" else 1):
+            with memory.unrecorded():
+                r = zeros_like(solution)
+            copy(r, b)
+            A.matvec(place, r, r, kind(-1), kind(1))
+            place = CustomOp(lambda place, *_: place, how._name, vjp, tangent)(place, r, *product.arrays)
+        return place, said
 
 
 def _check_converged(what: str, x: array, said: Sequence[Any] | np.ndarray) -> None:
@@ -520,7 +538,8 @@ def cg():
     returned. `restart`: begin anew after so many turns. run=False: a `CG`, to be called later. In a capture every
     replay solves again.
     Under a tape the derivative by b and the entries of A, or by all that the launches of its `matvec` read, is that of
-    the solution, by a solve with A transposed; x as first guess has none. It has no second derivative. `replay` solves
+    the solution, by a solve with A transposed; x as first guess has none. Second derivatives are exact too; of a
+    LinearOperator while what its `matvec` reads stays as it is. `replay` solves
     again, but not for a LinearOperator. Raises LaunchError [linear], [capture] for both at once; GradientError
     [linear].
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from functools import partial
 from typing import Any
@@ -260,6 +260,13 @@ class RecordedProduct:
             with Tape() as probe:
                 self.A.matvec(x, z, z, kind(1), kind(0))
         return probe, x, z
+
+    def of(self, reads: Sequence[np.ndarray]) -> Products:
+        """`products`, if what `matvec` reads holds these values now. Raises GradientError [linear]."""
+        if not all(np.array_equal(read_values(a), v, equal_nan=True) for a, v in zip(self.arrays, reads, strict=True)):
+            why = "A second derivative runs on copies, and `matvec` reads the arrays themselves."
+            raise _no_adjoint("that reads arrays that have changed since", why, "arrays of their own for each solve")
+        return self.products()
 
     def products(self) -> Products:
         """Products with the operator, and with its transpose by `transposed` or a walk over its launches."""

@@ -15,6 +15,7 @@ import numpy as np
 from ..arrays import allocation as memory, capture_log
 from ..arrays.allocation import Allocation
 from ..arrays.array import array, on_device, read_values
+from ..arrays.host_writes import write_array
 from ..arrays.workspace import Shadow, Workspace, add_into, is_float_memory, shadow_view
 from ..device import on_host
 from ..errors import GradientError, LaunchError
@@ -37,11 +38,13 @@ class CustomOp:
     [2.0, 2.0]
     """
 
-    def __init__(self, forward: Callable[..., Any]):
-        self.forward = forward
-        self.pull: Rule | None = None
+    def __init__(self, forward: Rule, name: str = "", vjp: Rule | None = None, tangent: Rule | None = None):
+        self.forward, self.pull = forward, vjp
         self.push: Rule | None = None
-        self.__name__, self.__doc__ = getattr(forward, "__name__", "op"), forward.__doc__
+        self.along: Rule | None = None
+        self.__name__, self.__doc__ = name or getattr(forward, "__name__", "op"), forward.__doc__
+        if tangent is not None:
+            self.tangent(tangent)
 
     def vjp(self, rule: Rule) -> Rule:
         """Decorator: `rule(*arguments, *results, *adjoints)` returns one gradient for each array argument, or None."""
@@ -54,6 +57,19 @@ class CustomOp:
         There is one tangent for each array argument: zeros for what has none.
         """
         self.push = rule
+        return rule
+
+    def tangent(self, rule: Rule) -> Rule:
+        """Decorator: in place of `jvp` a rule of arrays, by launches and custom ops, so that `hvp` is exact as well.
+
+        It takes the arguments, results and tangents as arrays, and returns arrays, or None for a zero.
+        """
+
+        def of_numbers(*given: object) -> list[Any]:
+            found = rule(*[array(v) if isinstance(v, np.ndarray) else v for v in given])
+            return [None if t is None else read_values(t) for t in listed(found)]
+
+        self.along, self.push = rule, of_numbers
         return rule
 
     def __call__(self, *args: object) -> Any:
@@ -92,7 +108,7 @@ class OpCall:
             if (is_float_memory(a) and tape.follows([a])) or (a.is_gradient and tape.meets_gradient(a, place)):
                 self.followed.add(a.allocation)
                 tape.log.activate(a, event.label)
-        event.followed = bool(self.followed)
+        event.followed = bool(self.followed) and any(map(is_float_memory, self.outs))
         if tape.needed.guarded:
             tape.needed.check_left(event)
         tape.needed.keep_before(event)
@@ -122,6 +138,14 @@ class OpCall:
             a.allocation.about_to_write(a.span, self.op.__name__, None, tape)
             a.data[...] = on_device(a, np.atleast_1d(v))
 
+    def carry(self, moved: OpCall) -> None:
+        """Write the tangents of the results by those of the arrays: `moved` is the call with these in their place."""
+        assert self.op.along is not None
+        found = listed(self.op.along(*self.args, *self.outs, *moved.ins))
+        for a, t in zip(moved.outs, found, strict=True):
+            if t is not None:
+                write_array("copy", a, t)
+
     def pull_back(self, tape: Recording, event: Event, space: Workspace, after: Memories) -> None:
         """Add to the adjoints of what it read those of what it wrote, which are cleared."""
         self._refuse_late(tape, event, [a for a in self.ins if a.allocation.required and is_float_memory(a)])
@@ -142,7 +166,7 @@ class OpCall:
         """Carry the tangents of what it read on to what it wrote."""
         moved = [a for a in self.ins if is_float_memory(a) and a.allocation in space]
         self._refuse_late(tape, event, moved)
-        if not moved:
+        if not moved or not event.followed:
             return
         known = {id(a) for a in moved}
         tangents = [value_of(a, space) if id(a) in known else np.zeros((*a.shape, *components(a))) for a in self.ins]
@@ -201,8 +225,9 @@ def custom_op(forward: Callable[..., Any]) -> CustomOp:
     rules with differences.
 
     A walk may call a rule any number of times: pictures and ledgers do. `replay` and `trust` call the function again,
-    on copies, and so may steps of a `checkpoint`. Captures, `jit`, `hvp` and pickles refuse it. For a step that writes
-    to arrays there are there is `Tape.record_func`. Raises LaunchError [custom-op]; in walks GradientError [custom-op].
+    on copies, and so may steps of a `checkpoint`. Captures, `jit` and pickles refuse it, and so does `hvp` where there
+    is no `op.tangent`. For a step that writes to arrays there are there is `Tape.record_func`. Raises LaunchError
+    [custom-op]; in walks GradientError [custom-op].
 
     >>> @wb.custom_op
     ... def cumulated(x):

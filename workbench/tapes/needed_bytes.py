@@ -95,6 +95,7 @@ class NeededBytes:
     memories   what is known of each memory. followed: ids of arrays of floats on them
                that a launch with an adjoint has touched.
     exposed    True if any of them is exposed. guarded: if there is anything in `left` or `changed` to compare with.
+    touched    the spans of each memory in the first `indexed` events.
     conflicts  reasons to refuse the walk. failure: the launch that broke off.
     walked     True once a backward has been: what others overwrite is kept from then on instead of refused.
     """
@@ -109,6 +110,8 @@ class NeededBytes:
         """Forget all needs and conflicts."""
         self.memories: dict[Allocation, MemoryNotes] = {}
         self.followed: dict[int, None] = {}
+        self.touched: dict[Allocation, dict[Span, None]] = {}
+        self.indexed = 0
         self.exposed = self.guarded = False
         self.conflicts: list[tuple[Need, str, Where | None] | GradientError] = []
         self.failure: tuple[Event, BaseException] | None = None
@@ -301,9 +304,11 @@ class NeededBytes:
         for need in known:
             need.checksum = checksum_of(need.span)
         if known.followed:
-            touched = (span for event in events for span in (*event.writes, *event.reads))
-            spans = (span for span in touched if span.allocation is allocation)
-            known.left = {span: checksum_of(span) for span in dict.fromkeys(spans)}
+            for event in events[self.indexed :]:
+                for span in (*event.writes, *event.reads):
+                    self.touched.setdefault(span.allocation, {})[span] = None
+            self.indexed = len(events)
+            known.left = {span: checksum_of(span) for span in self.touched.get(allocation, ())}
             self.guarded = True
 
     def spoil(self, event: Event) -> None:

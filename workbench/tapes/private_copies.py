@@ -313,7 +313,8 @@ class InFloat64(Rerun):
             raise GradientError(text, slug="not-kept", why=why, instead='wb.Tape(keep="all")')
 
     def before(self, event: Event) -> None:
-        if event.kind.own and not (event.kind.repeatable or event.kind.pinned):
+        by_rule = event.op is not None and (event.op.op.along is not None or not event.followed)
+        if event.kind.own and not (event.kind.repeatable or event.kind.pinned or by_rule):
             text = f"{event.label} has no second derivative."
             why = "Its adjoint is a function of its own, not a program that could be differentiated again."
             raise GradientError(text, slug="jvp-func", where=event.where, why=why, instead="launches in its place")
@@ -344,7 +345,10 @@ class InFloat64(Rerun):
     def behind(self, event: Event) -> None:
         done = len(self.steps)
         super().behind(event)
-        if event.command is not None or not event.kind.own:
+        if event.op is not None and event.followed:
+            there, moved = event.op.on(self.twins.of), event.op.on(self.moved.of)
+            self.steps.append(lambda _: there.carry(moved))
+        if event.command is not None or event.op is not None or not event.kind.own:
             return
         dst, src = leaves(event.arrays[0]), leaves(event.arrays[-1])
         for to, of in zip(dst, src, strict=True):
