@@ -14,7 +14,7 @@ from workbench.viz.data.gather import gather
 from workbench.viz.data.lanes import Bar
 from workbench.viz.data.rows import LEAST, families
 from workbench.viz.data.trace import AdjointLevel, AllocationTrack, NameRange
-from workbench.viz.picture.scene import draw
+from workbench.viz.picture.scene import Picture
 
 
 def tracks(*names: str, nbytes: int = 64) -> list[AllocationTrack]:
@@ -82,7 +82,7 @@ def test_lanes_together_are_as_true_as_each_of_them() -> None:
 @pytest.mark.parametrize("steps", [16, 80])
 def test_the_static_picture_folds_a_list_and_never_says_zero_where_an_array_of_it_is_not(steps: int) -> None:
     tape, _ = samples.chain(steps)
-    scene = draw(gather(tape))
+    scene = Picture(gather(tape)).drawn()
     names = [mark.text for mark in labels_of(scene) if mark.cls == "name"]
     assert f"u[0…{steps}] ×{steps + 1}" in names and "u[0]" not in names and "c" in names
     assert len({mark.id for mark in scene.marks}) == len(scene.marks)
@@ -95,7 +95,7 @@ def test_the_static_picture_folds_a_list_and_never_says_zero_where_an_array_of_i
 
 def test_few_lanes_stay_as_they_are_in_the_static_picture() -> None:
     tape, _ = samples.chain(6)
-    assert "u[3]" in [mark.text for mark in labels_of(draw(gather(tape)))]
+    assert "u[3]" in [mark.text for mark in labels_of(Picture(gather(tape)).drawn())]
 
 
 def test_the_table_beside_a_folded_picture_lists_every_array() -> None:

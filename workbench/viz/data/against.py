@@ -37,7 +37,7 @@ from ...kernels.types import Struct
 from ...tapes.events import Event
 from ...tapes.seeds import seeds_of
 from ...tapes.tape import Tape
-from .gather import Levels, gather_pass
+from .gather import Gather, Levels
 from .headline import Said
 from .lanes import Bar, VersionBlock
 from .text import clean, level_text
@@ -262,8 +262,8 @@ class _Comparing:
             if other in held:
                 adjoints.extend(self._adjoints(self.column[n], event, space, held[other]))
 
-        theirs = gather_pass(self.there.tape, self.there.walk, self.there.seeds, hold)
-        ours = gather_pass(self.here.tape, self.here.walk, self.here.seeds, look)
+        theirs = Gather(self.there.tape, self.there.walk, self.there.seeds, hold).trace()
+        ours = Gather(self.here.tape, self.here.walk, self.here.seeds, look).trace()
         if room < 0:
             self.notes.append("Some adjoints were not compared: the passes hold too much memory.")
         for side, trace in ((self.here, ours), (self.there, theirs)):

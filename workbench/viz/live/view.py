@@ -32,7 +32,8 @@ from ...kernels.types import Struct
 from ...tapes.events import Event
 from ...tapes.tape import Tape
 from ..data.columns import Columns
-from ..data.gather import Levels, levels, no_collector, structure
+from ..data.excerpt import excerpt
+from ..data.gather import Gather, Levels, no_collector, with_levels
 from ..data.headline import NOTHING, PATIENT, SOON, Verdict, followed, telling_threads, verdict
 from ..data.marks import THEMES
 from ..data.snapshot import (
@@ -52,11 +53,13 @@ from ..inspect.kept_run import KeptRun
 from ..inspect.ledger import ledger
 from ..inspect.ledger_table import Contribution, Ledger
 from ..inspect.microscope import ThreadIndex, microscope
-from .saved import SIZE, Answers, Saved, still_of
+from ..picture.figure import TapeFigure
+from .saved import SIZE, Answers, Saved
 from .widget import Widget
 
 PATIENCE = 0.05  # seconds that an answer waits for the lock
 SHORT = 100  # events up to which the still picture waits for the verdict
+EVENTS, ENDS = 5000, 80  # from which the still picture is drawn from the ends and the extremes of the tape; each end
 AT_ONCE = 2000  # events up to which the adjoint is walked before the page opens
 BUSY = "busy: recording"
 REMEMBERED = ("heat", "ledger", "microscope", "trust")  # answers that are given again to whoever asks the same
@@ -217,7 +220,7 @@ class View(Saved, Widget):
     # ---- what the page is given
 
     def _columns_of(self) -> Columns:
-        trace = replace(structure(self.tape), wrong=self.wrong is not None)
+        trace = replace(Gather(self.tape).structure(), wrong=self.wrong is not None)
         return Columns(trace, trace.folds, self._grid_numbers())
 
     def _lists(self) -> dict[str, Any]:
@@ -247,8 +250,8 @@ class View(Saved, Widget):
         return self.tape.names.given(a) or same or a.label
 
     def _level_traits(self) -> dict[str, Any]:
-        self._found = levels(self.tape, self._retrace, self._seeds)
-        meta, data = self._columns.levels(self._found)
+        self._found = Gather(self.tape, self._retrace, self._seeds).levels()
+        meta, data, *_ = self._columns.side(self._found)
         return {"levels_meta": meta, "levels": data}
 
     # ---- from Python
@@ -468,7 +471,11 @@ class View(Saved, Widget):
         if self._said is None and self.wrong is None and len(self.tape.events) <= SHORT:
             with memory.LOCK, memory.unrecorded():
                 self._said = self._verdict(SHORT)
-        return still_of(self._columns.trace, self._found, self.wrong, self._said, most)
+        trace, wrong = self._columns.trace, self.wrong
+        trace = trace if self._found is None else with_levels(trace, self._found)
+        trace = trace if wrong is None else replace(trace, title=wrong.title, wrong=True)
+        shown = excerpt(trace, ENDS) if len(trace.events) > EVENTS else trace
+        return TapeFigure(shown, verdict=self._said).within(most)
 
 
 # ---- small parts
