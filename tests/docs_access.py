@@ -1,6 +1,6 @@
 """axe-core on every page of the built docs, light and dark; what it finds is printed, and ends with 1.
 
-    python -m sphinx -q -W .docs build && python -m tests.docs_access build
+python -m sphinx -q -W .docs build && python -m tests.docs_access build
 """
 
 from __future__ import annotations

@@ -21,8 +21,8 @@ from workbench.viz.data.marks import DARK, LIGHT, thickness
 from workbench.viz.data.text import apart, clean, clean_lines, fit, fit_ends, fit_middle, text_width
 from workbench.viz.data.trace import (
     AdjointLevel,
-    AllocationTrack,
     EventColumn,
+    KeptRange,
     Seed,
     TouchMark,
     Trace,
@@ -42,7 +42,7 @@ HOSTILE = "<script>alert('1')</script>&\"]]>\x00\x1b[31m\u202eevil\ud800\n長い
 
 
 def hostile() -> Trace:
-    track = AllocationTrack(HOSTILE, 64, [(HOSTILE, 0, 64), (HOSTILE, 8, 16, True)], HOSTILE, 4)
+    track = samples.track_of(HOSTILE, 64, [(HOSTILE, 0, 64), (HOSTILE, 8, 16, True)], HOSTILE, 4)
     touches = [samples.read(HOSTILE, HOSTILE, 0, hi=64), samples.write(HOSTILE, HOSTILE, 1, hi=32)]
     event = EventColumn(
         HOSTILE,
@@ -52,14 +52,14 @@ def hostile() -> Trace:
         HOSTILE,
         HOSTILE,
         touches,
-        [(HOSTILE, 0, 32, 32, HOSTILE)],
+        [KeptRange(HOSTILE, 0, 32, 32, HOSTILE)],
         [samples.level(HOSTILE, 1.0, 2, hi=64)],
     )
-    return Trace([track], [event], [HOSTILE], HOSTILE)
+    return Trace([track], [event], [Seed(HOSTILE)], HOSTILE)
 
 
 def crowd(number: int) -> Trace:
-    tracks = [AllocationTrack(f"m{n}", 8, [(f"a{n}", 0, 8)]) for n in range(number)]
+    tracks = [samples.track_of(f"m{n}", 8, [(f"a{n}", 0, 8)]) for n in range(number)]
     events = [
         EventColumn(f"L{n}", n, "launch", "step", touches=[samples.read(f"m{n}", f"a{n}", 0, hi=8)])
         for n in range(number)
@@ -70,7 +70,7 @@ def crowd(number: int) -> Trace:
 def family(number: int) -> Trace:
     """One allocation with very many names."""
     names = [(f"state[{n}].q", 8 * n, 8 * n + 8) for n in range(number)]
-    return Trace([AllocationTrack("m0", 8 * number, names, "float64", 8)], [])
+    return Trace([samples.track_of("m0", 8 * number, names, "float64", 8)], [])
 
 
 TRACES = {
@@ -222,7 +222,7 @@ def test_a_name_of_a_part_shows_its_range() -> None:
     scene = Picture(samples.overlap()).drawn()
     texts = [item.text for item in labels_of(scene) if item.id.startswith("name-m0")]
     assert texts == ["x", "left [0:12)", "right [8:24)"]
-    bytes_only = AllocationTrack("m", 96, [("a", 0, 96), ("b", 0, 48)])
+    bytes_only = samples.track_of("m", 96, [("a", 0, 96), ("b", 0, 48)])
     assert bytes_only.range_text(0, 48) == "[0:48) B"
 
 
@@ -307,7 +307,7 @@ def test_no_arrow_where_no_adjoint_arrives_and_a_dotted_one_where_it_dies() -> N
     events = [
         EventColumn("L0", 0, "launch", "f", touches=[TouchMark("m0", "a", 0, 64), TouchMark("m1", "b", 0, 64, "write")])
     ]
-    tracks = [AllocationTrack("m0", 64, [("a", 0, 64)]), AllocationTrack("m1", 64, [("b", 0, 64)])]
+    tracks = [samples.track_of("m0", 64, [("a", 0, 64)]), samples.track_of("m1", 64, [("b", 0, 64)])]
     assert not looks(Picture(Trace(tracks, events)).drawn(), "arrow")
 
 
@@ -348,7 +348,7 @@ def test_the_mark_budget_holds_however_long_or_wide_the_tape_is() -> None:
 
 def test_a_bracket_spans_neighbours_of_one_scope_only() -> None:
     """Neither over another scope, nor over the gap of what is left out."""
-    track = AllocationTrack("m0", 8, [("a", 0, 8)])
+    track = samples.track_of("m0", 8, [("a", 0, 8)])
 
     def brackets(scopes: list[str]) -> list[float]:
         events = [
@@ -397,7 +397,7 @@ def test_name_labels_have_rows_enough() -> None:
     """Short names share lines as far as they have room; the rest is one more name; the row is as high as its lines."""
 
     def lines(*names: tuple[str, int, int], narrow: int = 0) -> int:
-        lane = lanes.Lane(AllocationTrack("m0", 16, list(names), "", 4), 15.0, (0, 16))
+        lane = lanes.Lane(samples.track_of("m0", 16, list(names), "", 4), 15.0, (0, 16))
         size = rows.picture_rows({"m0": lane})[0].sizes[narrow]
         edge, ends = rows.NAMES[narrow] - rows.BESIDE, {}
         for label in size.labels:
@@ -416,7 +416,7 @@ def test_name_labels_have_rows_enough() -> None:
 
 def test_the_range_of_a_name_is_never_cut_off() -> None:
     lane = lanes.Lane(
-        AllocationTrack("m0", 96, [("a_name_that_is_long", 0, 96), ("another_name", 0, 48)], "", 4), 15.0, (0, 96)
+        samples.track_of("m0", 96, [("a_name_that_is_long", 0, 96), ("another_name", 0, 48)], "", 4), 15.0, (0, 96)
     )
     (row,) = rows.picture_rows({"m0": lane})
     assert all(size.labels[1].text.endswith(" [0:12)") for size in row.sizes)
@@ -432,7 +432,7 @@ def test_allocations_without_room_are_counted() -> None:
 
 
 def test_what_hidden_events_did_shows_to_the_right_of_the_gap() -> None:
-    tracks = [AllocationTrack("m0", 8, [("a", 0, 8)])]
+    tracks = [samples.track_of("m0", 8, [("a", 0, 8)])]
     events = [
         EventColumn(
             f"L{n}",
@@ -455,7 +455,7 @@ def test_what_hidden_events_did_shows_to_the_right_of_the_gap() -> None:
 
 def test_a_short_tape_is_exact_however_many_pieces_of_memory_it_names() -> None:
     """More than a live view cuts a lane into."""
-    track = AllocationTrack("m0", 488, [("x", 0, 488)], "", 4)
+    track = samples.track_of("m0", 488, [("x", 0, 488)], "", 4)
     touches = [TouchMark("m0", "x", 8 * n, 8 * n + 16, "write", n) for n in range(60)]
     events = [EventColumn(f"L{n}", n, "launch", "step", touches=[touch]) for n, touch in enumerate(touches)]
     blocks = [item for item in marks(Picture(Trace([track], events)).drawn(), "block-m0") if "start" not in item.id]
@@ -568,7 +568,7 @@ def test_names_that_are_not_alike_are_cut_as_if_alone() -> None:
 
 def test_lanes_and_heads_show_what_their_names_differ_in() -> None:
     names = ["state.bodies.mass_left_front_wheel_hub", "state.bodies.mass_right_front_wheel_hub"]
-    tracks = [AllocationTrack(f"m{n}", 8, [(name, 0, 8)]) for n, name in enumerate(names)]
+    tracks = [samples.track_of(f"m{n}", 8, [(name, 0, 8)]) for n, name in enumerate(names)]
     kernels = ["integrate_left_front_wheel_hub", "integrate_right_front_wheel_hub"]
     events = [
         EventColumn(f"L{n}", n, "launch", name, touches=[samples.read(f"m{n}", names[n], 0, hi=8)])

@@ -31,7 +31,7 @@ from ...diagnose.against import (
     run_of,
     unlike,
 )
-from ...diagnose.walk_step import EventAccess, accesses, numbers_of_memory, shadow_of
+from ...diagnose.walk_step import EventAccess, accesses, numbers_of_memory, shadow_view
 from ...errors import LaunchError
 from ...kernels.types import Struct
 from ...tapes.events import Event
@@ -250,7 +250,8 @@ class _Comparing:
         def hold(event: Event, space: Workspace) -> None:
             nonlocal room
             if room >= 0:
-                held[event] = [(x, shadow_of(space, x)) for x in _once(accesses(self.there.tape, event))]
+                found = ((x, shadow_view(space, x)) for x in _once(accesses(self.there.tape, event)))
+                held[event] = [(x, None if g is None else g.copy()) for x, g in found]
                 room -= sum(g.nbytes for _, g in held[event] if g is not None)
 
         adjoints: list[Parting] = []
@@ -295,7 +296,7 @@ class _Comparing:
                 continue
             y, g = rest.pop(0)
             if not unlike(x, y):
-                yield from self._partings("adjoint", position, x, shadow_of(space, x), g)
+                yield from self._partings("adjoint", position, x, shadow_view(space, x), g)
 
     def _partings(
         self, kind: str, position: int, x: EventAccess, a: np.ndarray | None, b: np.ndarray | None, found: bool = False

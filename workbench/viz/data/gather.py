@@ -251,11 +251,8 @@ class Gather:
         self.came, self.carried = any(map(arrived, event.writes)), set(filter(arrived, event.reads))
 
     def observe(self, event: Event, space: Workspace) -> None:
-        self._measure(event, space)
         if self.watch is not None:
             self.watch(event, space)
-
-    def _measure(self, event: Event, space: Workspace) -> None:
         if event in self.beyond:
             if event is self.border:  # the walk has come to where it ends
                 self.measured[event] = [AdjointLevel(str(a), 0, a.nbytes, unknown=True) for a in space]
@@ -287,23 +284,18 @@ class Gather:
         k = a.grad_scale or 1
         dtype = np.dtype(np.float32) if scalar.bits == 16 else scalar.numpy
         values = on_host(data)[low * k : high * k].view(dtype)
-        most = squares = 0.0
-        nan = inf = False
-        bad = 0
+        most, squares, nans, infs = 0.0, 0.0, 0, 0
         for start in range(0, len(values), PART):
             part = values[start : start + PART].astype(np.float64)
             here = float(np.abs(part).max())
             if not isfinite(here):
-                nan, inf = nan or bool(np.isnan(part).any()), inf or bool(np.isinf(part).any())
-                bad += len(part)
+                nans, infs = nans + int(np.isnan(part).sum()), infs + int(np.isinf(part).sum())
                 part = part[np.isfinite(part)]
-                bad -= len(part)
                 here = float(np.abs(part).max(initial=0.0))
             most, squares = max(most, here), squares + float(np.square(part).sum())
-        zero = most == 0.0 and not (nan or inf)
-        return AdjointLevel(
-            str(a), low, high, most, sqrt(squares), nan, inf, zero, share=bad / len(values) if bad else 1
-        )
+        bad = nans + infs
+        share = bad / len(values) if bad else 1.0
+        return AdjointLevel(str(a), low, high, most, sqrt(squares), nans > 0, infs > 0, most == bad == 0, share=share)
 
 
 def _detaches(function: ir.Function) -> bool:

@@ -34,7 +34,7 @@ from ...tapes.tape import Tape
 from ..data.columns import Columns
 from ..data.excerpt import excerpt
 from ..data.gather import Gather, Levels, no_collector, with_levels
-from ..data.headline import NOTHING, PATIENT, SOON, Verdict, followed, telling_threads, verdict
+from ..data.headline import PATIENT, SOON, Verdict, followed, telling_threads, verdict
 from ..data.marks import THEMES
 from ..data.snapshot import (
     DrawnSlice,
@@ -378,8 +378,8 @@ class View(Saved, Widget):
             adjoint, note = None, clean_lines(f"No adjoint: {error}")
         found: dict[str, Any] = {"frame": frame.to_json(), "value": {**value, "note": note}, "adjoint": None}
         if adjoint is not None:
-            found["adjoint"] = _sized(adjoint)
-            blobs.append(adjoint["cells"].tobytes())
+            found["adjoint"], drawn = adjoint
+            blobs.append(drawn.tobytes())
         element = tuple(int(i) for i in asked.get("element") or ())
         if element and len(element) == numbers.ndim and all(0 <= i < n for i, n in zip(element, numbers.shape)):
             found["number"] = json_number(float(numbers[element])) if known[element] else None
@@ -415,7 +415,7 @@ class View(Saved, Widget):
     def _findings(self, asked: Mapping[str, Any]) -> tuple[Any, list[bytes]]:
         cells.give_way()
         if self.wrong is not None:
-            return {**NOTHING.to_json(), "again": False}, []
+            return {**Verdict(()).to_json(), "again": False}, []
         self._said = found = self._verdict(None if asked.get("all") else PATIENT)
         self.refresh_still()
         said = found.to_json()
@@ -488,16 +488,11 @@ def _known_picture(numbers: np.ndarray, known: np.ndarray, frame: DrawnSlice) ->
     if plane.dtype.kind == "b":
         plane = plane.astype(np.int8)
     held = np.where(mask, plane, 0)
-    found = picture(held, frame, mask)
+    found, drawn = picture(held, frame, mask)
     some, every = bool(known.any()), bool(known.all())
-    said = {**_sized(found), "state": "known" if every else "partly" if some else "not kept"}
+    said = {**found, "state": "known" if every else "partly" if some else "not kept"}
     sure_cells = reduced(~mask, frame.block) == 0
-    return said, [found["cells"].tobytes(), sure_cells.astype(np.uint8).tobytes()]
-
-
-def _sized(found: Mapping[str, Any]) -> dict[str, Any]:
-    cells = found["cells"]
-    return {"rows": cells.shape[0], "columns": cells.shape[1], **{k: v for k, v in found.items() if k != "cells"}}
+    return said, [drawn.tobytes(), sure_cells.astype(np.uint8).tobytes()]
 
 
 def _numbers(index: int | Sequence[int]) -> list[int]:
