@@ -106,7 +106,7 @@ COMPOSE = """async ([text, state, blobs, pitch]) => {
 
 def live_marks(page: Any, trace: Trace, found: list[Any], pitch: float) -> dict[str, Any]:
     columns = Columns(trace, found)
-    meta, data = columns.levels(levels_of(trace))
+    meta, data, *_ = columns.side(levels_of(trace))
     state = json.loads(json.dumps({"meta": columns.meta, "levels_meta": meta, "cursor": 0}))
     blobs = {"columns": list(columns.data), "levels": list(data)}
     return page.evaluate(COMPOSE, [module(*SCRIPTS), state, blobs, pitch])
@@ -152,7 +152,7 @@ def test_what_a_fold_hides_is_hidden_and_the_rest_is_as_in_the_static_picture(pa
     trace = gather(tape)
     outer = [fold for fold in folds(tape) if fold.parent == -1]
     columns = Columns(trace, outer)
-    meta, data = columns.levels(levels_of(trace))
+    meta, data, *_ = columns.side(levels_of(trace))
     state = json.loads(json.dumps({"meta": columns.meta, "levels_meta": meta, "cursor": 0}))
     shut = COMPOSE.replace("v.wide =", "v.open = new Set(); v.all = m.units(v.meta.folds, v.n, v.open); v.wide =")
     live = page.evaluate(shut, [module(*SCRIPTS), state, {"columns": list(columns.data), "levels": list(data)}, 128.0])

@@ -84,7 +84,7 @@ def page(browser: Browser) -> Iterator[Any]:
 def made(page: Any, tape: wb.Tape, counting: bool = False) -> int:
     trace = gather(tape)
     columns = Columns(trace, folds(tape))
-    meta, data = columns.levels(levels_of(trace))
+    meta, data, *_ = columns.side(levels_of(trace))
     state = json.loads(json.dumps({"meta": columns.meta, "levels_meta": meta, "cursor": 0, "counting": counting}))
     blobs = {"columns": columns.data, "levels": data}
     texts = {name: base64.b64encode(blob).decode() for name, blob in blobs.items()}

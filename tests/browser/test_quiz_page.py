@@ -33,7 +33,8 @@ def asked(browser: Any, tmp_path: Path) -> Iterator[Any]:
     contexts = []
 
     def show(cell: str, **state: Any) -> Any:
-        script = module("elements.js", "quiz.js").replace("export default", "const widget =").replace("export ", "")
+        script = module("elements.js", "late_messages.js", "quiz.js").replace("export default", "const widget =")
+        script = script.replace("export ", "")
         path = tmp_path / "veil.html"
         path.write_text(PAGE % (style("quiz.css"), cell, cell, cell, cell, script, json.dumps(STATE | state)), "utf-8")
         contexts.append(browser.new_context(viewport={"width": 900, "height": 500}))

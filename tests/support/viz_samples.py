@@ -2,9 +2,25 @@
 
 from __future__ import annotations
 
-from workbench.viz.data.trace import AdjointLevel, AllocationTrack, EventColumn, KeptRange, Seed, TouchMark, Trace
+from collections.abc import Iterable
+
+from workbench.viz.data.trace import (
+    AdjointLevel,
+    AllocationTrack,
+    EventColumn,
+    KeptRange,
+    NameRange,
+    Seed,
+    TouchMark,
+    Trace,
+)
 
 SIZE = 384
+
+
+def track_of(key: str, nbytes: int, names: Iterable[tuple], text: str = "", itemsize: int = 0) -> AllocationTrack:
+    """A track whose names are plain tuples."""
+    return AllocationTrack(key, nbytes, [NameRange(*name) for name in names], text, itemsize)
 
 
 def level(key: str, size: float, contributions: int = 0, lo: int = 0, hi: int = SIZE) -> AdjointLevel:
@@ -23,10 +39,10 @@ def write(key: str, name: str, version: int, lo: int = 0, hi: int = SIZE, stride
 def springs() -> Trace:
     """Two steps of forces and integrate, then an energy: the picture everything else is measured by."""
     allocations = [
-        AllocationTrack("m0", SIZE, [("positions", 0, SIZE), ("state[0]", 0, SIZE)], "vec3 (32,)", 12),
-        AllocationTrack("m1", SIZE, [("velocities", 0, SIZE)], "vec3 (32,)", 12),
-        AllocationTrack("m2", SIZE, [("forces", 0, SIZE)], "vec3 (32,)", 12),
-        AllocationTrack("m3", 4, [("loss", 0, 4)], "float32 (1,)", 4),
+        track_of("m0", SIZE, [("positions", 0, SIZE), ("state[0]", 0, SIZE)], "vec3 (32,)", 12),
+        track_of("m1", SIZE, [("velocities", 0, SIZE)], "vec3 (32,)", 12),
+        track_of("m2", SIZE, [("forces", 0, SIZE)], "vec3 (32,)", 12),
+        track_of("m3", 4, [("loss", 0, 4)], "float32 (1,)", 4),
     ]
     events = [*_spring_step(0, 0, (2e2, 0.4, 0.0)), *_spring_step(2, 1, (3.0, 2.0, 0.0)), _energy()]
     seeds = [Seed("loss[0] = 1", AdjointLevel("m3", 0, 4, 1.0, 1.0))]
@@ -83,9 +99,9 @@ def overlap() -> Trace:
     """Views of a part, of every other element, and a whole array under two names."""
     n = 96
     allocations = [
-        AllocationTrack("m0", n, [("x", 0, n), ("left", 0, 48), ("right", 32, 96)], "float32 (24,)", 4),
-        AllocationTrack("m1", n, [("grid", 0, n), ("grid[:, 0]", 0, 92, True)], "float32 (12, 2)", 4),
-        AllocationTrack("m2", 4, [("loss", 0, 4), ("state.loss", 0, 4)], "float32 (1,)", 4),
+        track_of("m0", n, [("x", 0, n), ("left", 0, 48), ("right", 32, 96)], "float32 (24,)", 4),
+        track_of("m1", n, [("grid", 0, n), ("grid[:, 0]", 0, 92, True)], "float32 (12, 2)", 4),
+        track_of("m2", 4, [("loss", 0, 4), ("state.loss", 0, 4)], "float32 (1,)", 4),
     ]
     events = [
         EventColumn(
@@ -140,7 +156,7 @@ def overlap() -> Trace:
 def ill() -> Trace:
     """A NaN from sqrt, an Inf, an exact zero from a clamp, and an adjoint that dies."""
     allocations = [
-        AllocationTrack(f"m{n}", 64, [(name, 0, 64)], "float32 (16,)", 4)
+        track_of(f"m{n}", 64, [(name, 0, 64)], "float32 (16,)", 4)
         for n, name in enumerate(("x", "distance", "ratio", "clamped", "loss"))
     ]
     names = [track.names[0].name for track in allocations]
@@ -179,8 +195,8 @@ def long(number: int, cells: int = 4) -> Trace:
     """A trajectory: event n reads row n of one memory and writes row n + 1, and accumulates into a loss."""
     row = 16
     allocations = [
-        AllocationTrack("m0", row * (number + 1), [("path", 0, row * (number + 1))], "", cells),
-        AllocationTrack("m1", 4, [("loss", 0, 4)], "", 4),
+        track_of("m0", row * (number + 1), [("path", 0, row * (number + 1))], "", cells),
+        track_of("m1", 4, [("loss", 0, 4)], "", 4),
     ]
     events = [
         EventColumn(
@@ -205,6 +221,6 @@ def long(number: int, cells: int = 4) -> Trace:
 
 def many_names(label: str, number: int) -> Trace:
     """As many events as asked for, all with the same (long) label."""
-    allocations = [AllocationTrack("m0", 64, [(label, 0, 64), (label * 2, 16, 32)])]
+    allocations = [track_of("m0", 64, [(label, 0, 64), (label * 2, 16, 32)])]
     events = [EventColumn(f"L{n}", n, "launch", label, "", "", [read("m0", label, 0, hi=64)]) for n in range(number)]
     return Trace(allocations, events)

@@ -11,7 +11,7 @@ from workbench.derivatives import pitfalls
 from workbench.viz.data.columns import Columns, levels_of
 from workbench.viz.data.gather import gather
 from workbench.viz.data.trace import event_flags
-from workbench.viz.picture.scene import draw
+from workbench.viz.picture.scene import Picture
 from workbench.viz.picture.svg import render
 
 
@@ -328,11 +328,11 @@ def test_the_pictures_and_the_table_show_a_cut(backend):
     tape.backward(grads={w: seed(*ONE)})
     trace = gather(tape)
     assert [flags & {"cut", "died"} for flags in map(event_flags, trace.events)] == [set(), {"cut"}, set(), {"cut"}]
-    scene = draw(trace)
+    scene = Picture(trace).drawn()
     (stop,) = [m for m in scene.marks if m.cls == "arrow cut" and m.id != "legend-cut"]
     assert stop.path and 'marker-end="url(#wb-stop)"' in render(scene)
     columns = Columns(trace)
-    tables, data = columns.levels(levels_of(trace))
+    tables, data, *_ = columns.side(levels_of(trace))
     at = tables["tables"]["arrows"]
     arrows = np.frombuffer(data, np.float32)[at["at"] :][: at["rows"] * len(at["fields"])].reshape(-1, at["rows"])
     looks = [columns.meta["looks"][int(k)] for k in arrows[at["fields"].index("look")]]

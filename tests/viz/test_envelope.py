@@ -210,7 +210,7 @@ def in_the_page(folder: Path, cases: list[dict[str, Any]], script: str = NODE) -
 
 def as_case(trace: Trace, asked: list[tuple[int, list[int]]], folds: Sequence[Fold] = ()) -> dict[str, Any]:
     columns = Columns(trace, folds)
-    lmeta, levels = columns.levels(levels_of(trace))
+    lmeta, levels, *_ = columns.side(levels_of(trace))
     wanted = [{"lane": lane, "edges": edges} for lane, edges in asked]
     texts = [base64.b64encode(part).decode() for part in (columns.data, levels)]
     return {"meta": columns.meta, "data": texts[0], "lmeta": lmeta, "levels": texts[1], "asked": wanted}

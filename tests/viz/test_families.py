@@ -14,7 +14,7 @@ from workbench.viz.data.gather import gather
 from workbench.viz.data.lanes import Bar
 from workbench.viz.data.rows import LEAST, families
 from workbench.viz.data.trace import AdjointLevel, AllocationTrack, NameRange
-from workbench.viz.picture.scene import draw
+from workbench.viz.picture.scene import Picture
 
 
 def tracks(*names: str, nbytes: int = 64) -> list[AllocationTrack]:
@@ -26,20 +26,20 @@ def tracks(*names: str, nbytes: int = 64) -> list[AllocationTrack]:
 
 def test_a_list_folds_in_the_order_of_its_indices() -> None:
     (u,) = families(tracks("x", *[f"u[{k}]" for k in (3, 1, 0, 2, 10, 4, 5, 6, 7, 8, 9)], "loss"))
-    assert u.title == "u[0…10] ×11" and u.members == (3, 2, 4, 1, 6, 7, 8, 9, 10, 11, 5)
+    assert u.name == "u[0…10]" and u.members == (3, 2, 4, 1, 6, 7, 8, 9, 10, 11, 5)
     assert u.note == "11 arrays, float32 (16,) each · 704 B"
 
 
 def test_an_attribute_of_a_list_of_objects_folds_and_each_attribute_for_itself() -> None:
     found = families(tracks(*[f"state[{k}].{one}" for k in range(5) for one in "qp"], "grid[0][1]", "grid[1][1]"))
-    assert [f.title for f in found] == ["state[0…4].q ×5", "state[0…4].p ×5"]
+    assert [(f.name, len(f.members)) for f in found] == [("state[0…4].q", 5), ("state[0…4].p", 5)]
     (grid,) = families(tracks(*[f"grid[{k}][{j}]" for k in range(2) for j in range(2)]))
-    assert grid.title == "grid[…][…] ×4"
+    assert (grid.name, len(grid.members)) == ("grid[…][…]", 4)
 
 
 def test_what_every_step_makes_anew_folds() -> None:
     (fresh,) = families(tracks("x", "a, b", "b, a", "a, b", "a, b", "y"))
-    assert fresh.title == "a, b ×4" and fresh.members == (1, 2, 3, 4)
+    assert fresh.name == "a, b" and fresh.members == (1, 2, 3, 4)
 
 
 def test_few_arrays_names_of_their_own_and_parts_stay_in_sight() -> None:
@@ -54,7 +54,7 @@ def test_few_arrays_names_of_their_own_and_parts_stay_in_sight() -> None:
 def test_a_list_with_holes_and_several_shapes_says_so() -> None:
     made = [*tracks("u[0]", "u[2]", "u[4]"), AllocationTrack("m7", 8, [NameRange("u[9]", 0, 8)], "float32 (2,)", 4)]
     (u,) = families(made)
-    assert u.title == "u[…] ×4" and u.note == "4 arrays, of several shapes · 200 B"
+    assert (u.name, len(u.members)) == ("u[…]", 4) and u.note == "4 arrays, of several shapes · 200 B"
 
 
 def test_lanes_together_are_as_true_as_each_of_them() -> None:
@@ -82,7 +82,7 @@ def test_lanes_together_are_as_true_as_each_of_them() -> None:
 @pytest.mark.parametrize("steps", [16, 80])
 def test_the_static_picture_folds_a_list_and_never_says_zero_where_an_array_of_it_is_not(steps: int) -> None:
     tape, _ = samples.chain(steps)
-    scene = draw(gather(tape))
+    scene = Picture(gather(tape)).drawn()
     names = [mark.text for mark in labels_of(scene) if mark.cls == "name"]
     assert f"u[0…{steps}] ×{steps + 1}" in names and "u[0]" not in names and "c" in names
     assert len({mark.id for mark in scene.marks}) == len(scene.marks)
@@ -95,7 +95,7 @@ def test_the_static_picture_folds_a_list_and_never_says_zero_where_an_array_of_i
 
 def test_few_lanes_stay_as_they_are_in_the_static_picture() -> None:
     tape, _ = samples.chain(6)
-    assert "u[3]" in [mark.text for mark in labels_of(draw(gather(tape)))]
+    assert "u[3]" in [mark.text for mark in labels_of(Picture(gather(tape)).drawn())]
 
 
 def test_the_table_beside_a_folded_picture_lists_every_array() -> None:

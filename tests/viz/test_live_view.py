@@ -17,7 +17,7 @@ import workbench as wb
 from tests.support import view_samples as samples, viz_samples
 from workbench.arrays import allocation as memory
 from workbench.viz.data.columns import LEVELS, TABLES, Columns, levels_of
-from workbench.viz.data.gather import gather, levels, structure
+from workbench.viz.data.gather import Gather, gather
 from workbench.viz.data.loops import folds
 from workbench.viz.data.marks import STATES
 from workbench.viz.data.snapshot import TapeMoments, frame_of, reduced
@@ -88,7 +88,7 @@ def test_the_columns_say_what_the_trace_says(trace):
 def test_the_columns_of_levels_say_what_the_trace_says():
     trace = viz_samples.springs()
     columns = Columns(trace)
-    meta, data = columns.levels(levels_of(trace))
+    meta, data, *_ = columns.side(levels_of(trace))
     bars = columns_of(meta["tables"], data, "bars")
     lanes = columns.lanes
     found = {
@@ -103,10 +103,10 @@ def test_the_columns_of_levels_say_what_the_trace_says():
 @pytest.mark.slow
 def test_a_structure_with_the_levels_of_a_walk_is_the_trace(springs):
     tape = springs[0]
-    whole, bare, walked = gather(tape), structure(tape), levels(tape)
+    whole, bare, walked = gather(tape), Gather(tape).structure(), Gather(tape).levels()
     assert [e.touches for e in bare.events] == [e.touches for e in whole.events]
     assert [tuple(found) for found in walked.events] == [e.adjoint for e in whole.events]
-    assert tuple(walked.seeds) == whole.seeds
+    assert walked.seeds == whole.seeds
     assert all(not e.adjoint for e in bare.events)
 
 
@@ -114,7 +114,7 @@ def test_sizes_that_float32_cannot_hold_stay_sizes():
     huge = viz_samples.level("m0", 1e300)
     trace = viz_samples.springs()
     columns = Columns(trace)
-    _, data = columns.levels(levels_of(trace)._replace(events=[[huge], [], [], [], []], seeds=[]))
+    data = columns.side(levels_of(trace)._replace(events=[[huge], [], [], [], []], seeds=[])).data
     assert np.isfinite(np.frombuffer(data, np.float32)).all()
 
 
@@ -194,9 +194,9 @@ def test_the_adjoint_at_a_moment_is_that_of_the_tape(springs):
     x, moments = arrays["positions"], TapeMoments(tape)
     frame = frame_of((12, 3))
     for n in range(len(tape.events)):
-        cells = moments.adjoint(x, n, frame)["cells"]
+        cells = moments.adjoint(x, n, frame)[1]
         assert np.allclose(cells.T, tape.adjoint(x, tape.events[n]))
-    assert not moments.adjoint(x, len(tape.events), frame)["cells"].any()
+    assert not moments.adjoint(x, len(tape.events), frame)[1].any()
 
 
 def test_one_walk_serves_every_step_of_the_cursor(springs):

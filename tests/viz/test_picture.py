@@ -16,12 +16,13 @@ import pytest
 from tests.support import viz_samples as samples
 from tests.support.drawn import box_of, labels_of
 from workbench.viz.data import lanes, rows
+from workbench.viz.data.envelope import Scale
 from workbench.viz.data.marks import DARK, LIGHT, thickness
 from workbench.viz.data.text import apart, clean, clean_lines, fit, fit_ends, fit_middle, text_width
 from workbench.viz.data.trace import (
     AdjointLevel,
-    AllocationTrack,
     EventColumn,
+    KeptRange,
     Seed,
     TouchMark,
     Trace,
@@ -31,9 +32,9 @@ from workbench.viz.data.trace import (
 )
 from workbench.viz.picture.figure import TapeFigure
 from workbench.viz.picture.marks import Mark, Scene
-from workbench.viz.picture.scene import Picture, draw
+from workbench.viz.picture.scene import Picture
 from workbench.viz.picture.svg import render
-from workbench.viz.picture.table import event_rows, table
+from workbench.viz.picture.table import event_rows
 from workbench.viz.picture.window import LEFT, PAGE, ROWS
 
 SVG = "{http://www.w3.org/2000/svg}"
@@ -41,7 +42,7 @@ HOSTILE = "<script>alert('1')</script>&\"]]>\x00\x1b[31m\u202eevil\ud800\n長い
 
 
 def hostile() -> Trace:
-    track = AllocationTrack(HOSTILE, 64, [(HOSTILE, 0, 64), (HOSTILE, 8, 16, True)], HOSTILE, 4)
+    track = samples.track_of(HOSTILE, 64, [(HOSTILE, 0, 64), (HOSTILE, 8, 16, True)], HOSTILE, 4)
     touches = [samples.read(HOSTILE, HOSTILE, 0, hi=64), samples.write(HOSTILE, HOSTILE, 1, hi=32)]
     event = EventColumn(
         HOSTILE,
@@ -51,14 +52,14 @@ def hostile() -> Trace:
         HOSTILE,
         HOSTILE,
         touches,
-        [(HOSTILE, 0, 32, 32, HOSTILE)],
+        [KeptRange(HOSTILE, 0, 32, 32, HOSTILE)],
         [samples.level(HOSTILE, 1.0, 2, hi=64)],
     )
-    return Trace([track], [event], [HOSTILE], HOSTILE)
+    return Trace([track], [event], [Seed(HOSTILE)], HOSTILE)
 
 
 def crowd(number: int) -> Trace:
-    tracks = [AllocationTrack(f"m{n}", 8, [(f"a{n}", 0, 8)]) for n in range(number)]
+    tracks = [samples.track_of(f"m{n}", 8, [(f"a{n}", 0, 8)]) for n in range(number)]
     events = [
         EventColumn(f"L{n}", n, "launch", "step", touches=[samples.read(f"m{n}", f"a{n}", 0, hi=8)])
         for n in range(number)
@@ -69,7 +70,7 @@ def crowd(number: int) -> Trace:
 def family(number: int) -> Trace:
     """One allocation with very many names."""
     names = [(f"state[{n}].q", 8 * n, 8 * n + 8) for n in range(number)]
-    return Trace([AllocationTrack("m0", 8 * number, names, "float64", 8)], [])
+    return Trace([samples.track_of("m0", 8 * number, names, "float64", 8)], [])
 
 
 TRACES = {
@@ -133,14 +134,14 @@ def overlap_of(a: Mark, b: Mark) -> bool:
 
 @pytest.mark.sampled
 def test_ids_are_unique_and_the_same_trace_gives_the_same_picture(trace: Trace) -> None:
-    scene = draw(trace)
+    scene = Picture(trace).drawn()
     assert [key for key, number in Counter(item.id for item in scene.marks).items() if number > 1] == []
-    assert render(draw(trace)) == render(scene)
+    assert render(Picture(trace).drawn()) == render(scene)
 
 
 @pytest.mark.sampled
 def test_no_two_labels_overlap_and_none_leaves_the_picture(trace: Trace) -> None:
-    scene = draw(trace)
+    scene = Picture(trace).drawn()
     labels = labels_of(scene)
     for n, a in enumerate(labels):
         left, top, right, bottom = box_of(a)
@@ -149,21 +150,21 @@ def test_no_two_labels_overlap_and_none_leaves_the_picture(trace: Trace) -> None
 
 
 def test_version_labels_and_read_marks_do_not_collide(trace: Trace) -> None:
-    scene = draw(trace)
+    scene = Picture(trace).drawn()
     labels = [item for item in labels_of(scene) if item.id.startswith("block-")]
     signs = [item for item in scene.marks if item.kind in ("circle", "square", "diamond") and "meet" not in item.cls]
     assert not [(a.text, b.id) for a in labels for b in signs if overlap_of(a, b)]
 
 
 def test_drawing_order_is_ground_values_adjoints_accesses() -> None:
-    order = [item.id.split("-")[0] for item in draw(samples.springs()).marks]
+    order = [item.id.split("-")[0] for item in Picture(samples.springs()).drawn().marks]
     first = {key: order.index(key) for key in ("ground", "title", "event", "block", "bar", "arrow", "meet", "read")}
     assert sorted(first, key=first.__getitem__) == list(first)
 
 
 def test_every_access_is_a_mark_of_its_own_shape_at_its_event() -> None:
     trace = samples.springs()
-    scene, columns = draw(trace), {}
+    scene, columns = Picture(trace).drawn(), {}
     for n in range(5):
         box = mark(scene, f"event-{n}")
         columns[n] = box.x + box.w / 2
@@ -195,7 +196,7 @@ def test_a_part_of_the_memory_is_a_band_at_its_own_height() -> None:
     top, tall = lane.value_span(0, 48)
     assert (top, tall) == (lane.value_top, lane.track_height / 2)
     assert lane.value_span(32, 96) == pytest.approx((lane.value_top + lane.track_height / 3, lane.track_height * 2 / 3))
-    scene = draw(samples.overlap())
+    scene = Picture(samples.overlap()).drawn()
     (sign,) = [item for item in marks(scene, "write-1-") if item.kind == "square"]
     halves = [item for item in marks(scene, "block-m0") if item.cls == "block" and item.y <= sign.y]
     block = max(halves, key=lambda item: item.y)
@@ -210,37 +211,37 @@ def test_a_write_of_a_part_leaves_the_version_of_the_rest() -> None:
 
 
 def test_names_of_one_memory_are_hatched_and_said() -> None:
-    scene = draw(samples.springs())
+    scene = Picture(samples.springs()).drawn()
     assert {mark(scene, f"name-m0-{n}").cls for n in (0, 1)} == {"chip shared"}
     assert mark(scene, "note-m0").text == "one memory, two names"
     assert mark(scene, "name-m1-0").cls == "chip"
-    assert mark(draw(samples.overlap()), "note-m0").text == "one memory, three names"
+    assert mark(Picture(samples.overlap()).drawn(), "note-m0").text == "one memory, three names"
 
 
 def test_a_name_of_a_part_shows_its_range() -> None:
-    scene = draw(samples.overlap())
+    scene = Picture(samples.overlap()).drawn()
     texts = [item.text for item in labels_of(scene) if item.id.startswith("name-m0")]
     assert texts == ["x", "left [0:12)", "right [8:24)"]
-    bytes_only = AllocationTrack("m", 96, [("a", 0, 96), ("b", 0, 48)])
+    bytes_only = samples.track_of("m", 96, [("a", 0, 96), ("b", 0, 48)])
     assert bytes_only.range_text(0, 48) == "[0:48) B"
 
 
 def test_a_strided_write_is_hatched_and_never_solid() -> None:
-    scene = draw(samples.overlap())
+    scene = Picture(samples.overlap()).drawn()
     strided = looks(scene, "block strided")
     assert len(strided) >= 1
 
 
 def test_many_names_become_one_label_that_counts_them() -> None:
-    texts = [item.text for item in labels_of(draw(family(100))) if item.id.startswith("name-")]
+    texts = [item.text for item in labels_of(Picture(family(100)).drawn()) if item.id.startswith("name-")]
     assert len(texts) == 7 and texts[-1] == "+94 names"
 
 
 def test_the_title_line_counts_and_names_the_seed() -> None:
-    scene = draw(samples.springs())
+    scene = Picture(samples.springs()).drawn()
     assert mark(scene, "summary").text == "5 launches · 4 allocations · 5 names"
     assert mark(scene, "seed").text == "seed  loss[0] = 1"
-    assert "1 copy · 1 fill" in mark(draw(samples.overlap()), "summary").text
+    assert "1 copy · 1 fill" in mark(Picture(samples.overlap()).drawn(), "summary").text
 
 
 # ---- the adjoint track
@@ -263,12 +264,12 @@ def test_the_seed_is_the_level_after_the_last_event() -> None:
 
 
 def test_thickness_is_the_clamped_logarithm() -> None:
-    sizes = [thickness(AdjointLevel("m", 0, 4, size)) for size in (1e-30, 1e-6, 1e-3, 1.0, 1e3, 1e30)]
+    sizes = [thickness(AdjointLevel("m", 0, 4, size), Scale(-6.0, 3.0)) for size in (1e-30, 1e-6, 1e-3, 1.0, 1e3, 1e30)]
     assert sizes == pytest.approx([2.5, 2.5, 2.5 + 11.5 / 3, 2.5 + 23 / 3, 14, 14])
 
 
 def test_nan_inf_zero_and_nothing_are_four_different_looks() -> None:
-    scene = draw(samples.ill())
+    scene = Picture(samples.ill()).drawn()
     (nan,) = looks(scene, "bar nan")
     (inf,) = looks(scene, "bar inf")
     assert mark(scene, f"{nan.id}-sign").cls == "sign nan" and mark(scene, f"{inf.id}-sign").cls == "sign inf"
@@ -278,11 +279,11 @@ def test_nan_inf_zero_and_nothing_are_four_different_looks() -> None:
 def test_a_level_without_a_number_worth_a_logarithm_still_draws() -> None:
     level = AdjointLevel("m0", 0, 64, 0.0, 0.0)
     trace = samples.many_names("f", 1)
-    assert render(draw(Trace(trace.allocations, trace.events, [Seed("f", level)])))
+    assert render(Picture(Trace(trace.allocations, trace.events, [Seed("f", level)])).drawn())
 
 
 def test_arrows_run_from_right_to_left_along_what_the_event_says() -> None:
-    scene = draw(samples.springs())
+    scene = Picture(samples.springs()).drawn()
     found = {item.id for item in looks(scene, "arrow")}
     assert found == {
         "arrow-0-1-0",
@@ -300,19 +301,21 @@ def test_arrows_run_from_right_to_left_along_what_the_event_says() -> None:
 
 
 def test_no_arrow_where_no_adjoint_arrives_and_a_dotted_one_where_it_dies() -> None:
-    scene = draw(samples.ill())
+    scene = Picture(samples.ill()).drawn()
     assert mark(scene, "arrow-4-1-0").cls == "arrow dead"
     assert mark(scene, "arrow-0-1-0").cls == "arrow ill"
     events = [
         EventColumn("L0", 0, "launch", "f", touches=[TouchMark("m0", "a", 0, 64), TouchMark("m1", "b", 0, 64, "write")])
     ]
-    tracks = [AllocationTrack("m0", 64, [("a", 0, 64)]), AllocationTrack("m1", 64, [("b", 0, 64)])]
-    assert not looks(draw(Trace(tracks, events)), "arrow")
+    tracks = [samples.track_of("m0", 64, [("a", 0, 64)]), samples.track_of("m1", 64, [("b", 0, 64)])]
+    assert not looks(Picture(Trace(tracks, events)).drawn(), "arrow")
 
 
 def test_contributions_that_meet_are_counted_once_per_level() -> None:
-    assert [item.text for item in labels_of(draw(samples.springs())) if item.id.startswith("meet")] == ["+2"] * 3
-    assert len(looks(draw(samples.overlap()), "meet")) == 2
+    assert [item.text for item in labels_of(Picture(samples.springs()).drawn()) if item.id.startswith("meet")] == [
+        "+2"
+    ] * 3
+    assert len(looks(Picture(samples.overlap()).drawn(), "meet")) == 2
 
 
 # ---- flags and folding
@@ -327,7 +330,7 @@ def test_flags_come_from_the_levels_and_from_the_tape() -> None:
 
 def test_the_hidden_middle_says_how_many_and_keeps_its_flags() -> None:
     trace = samples.long(1000)
-    scene = draw(trace)
+    scene = Picture(trace).drawn()
     shown = len([item for item in marks(scene, "event-") if not item.id.endswith("label")])
     first, last = shown - shown // 2, 999 - shown // 2
     assert mark(scene, "gap-label").text == f"step #{first}-#{last}"
@@ -338,14 +341,14 @@ def test_the_hidden_middle_says_how_many_and_keeps_its_flags() -> None:
 @pytest.mark.slow
 def test_the_mark_budget_holds_however_long_or_wide_the_tape_is() -> None:
     for trace in (samples.long(5000), crowd(1000), samples.many_names("f", 5000)):
-        scene = draw(trace)
+        scene = Picture(trace).drawn()
         assert len(scene.marks) <= 2000 and scene.width <= 3300
         assert marks(scene, "event-0") and marks(scene, f"event-{len(trace.events) - 1}")
 
 
 def test_a_bracket_spans_neighbours_of_one_scope_only() -> None:
     """Neither over another scope, nor over the gap of what is left out."""
-    track = AllocationTrack("m0", 8, [("a", 0, 8)])
+    track = samples.track_of("m0", 8, [("a", 0, 8)])
 
     def brackets(scopes: list[str]) -> list[float]:
         events = [
@@ -394,7 +397,7 @@ def test_name_labels_have_rows_enough() -> None:
     """Short names share lines as far as they have room; the rest is one more name; the row is as high as its lines."""
 
     def lines(*names: tuple[str, int, int], narrow: int = 0) -> int:
-        lane = lanes.Lane(AllocationTrack("m0", 16, list(names), "", 4), 15.0, (0, 16))
+        lane = lanes.Lane(samples.track_of("m0", 16, list(names), "", 4), 15.0, (0, 16))
         size = rows.picture_rows({"m0": lane})[0].sizes[narrow]
         edge, ends = rows.NAMES[narrow] - rows.BESIDE, {}
         for label in size.labels:
@@ -413,7 +416,7 @@ def test_name_labels_have_rows_enough() -> None:
 
 def test_the_range_of_a_name_is_never_cut_off() -> None:
     lane = lanes.Lane(
-        AllocationTrack("m0", 96, [("a_name_that_is_long", 0, 96), ("another_name", 0, 48)], "", 4), 15.0, (0, 96)
+        samples.track_of("m0", 96, [("a_name_that_is_long", 0, 96), ("another_name", 0, 48)], "", 4), 15.0, (0, 96)
     )
     (row,) = rows.picture_rows({"m0": lane})
     assert all(size.labels[1].text.endswith(" [0:12)") for size in row.sizes)
@@ -429,7 +432,7 @@ def test_allocations_without_room_are_counted() -> None:
 
 
 def test_what_hidden_events_did_shows_to_the_right_of_the_gap() -> None:
-    tracks = [AllocationTrack("m0", 8, [("a", 0, 8)])]
+    tracks = [samples.track_of("m0", 8, [("a", 0, 8)])]
     events = [
         EventColumn(
             f"L{n}",
@@ -452,10 +455,10 @@ def test_what_hidden_events_did_shows_to_the_right_of_the_gap() -> None:
 
 def test_a_short_tape_is_exact_however_many_pieces_of_memory_it_names() -> None:
     """More than a live view cuts a lane into."""
-    track = AllocationTrack("m0", 488, [("x", 0, 488)], "", 4)
+    track = samples.track_of("m0", 488, [("x", 0, 488)], "", 4)
     touches = [TouchMark("m0", "x", 8 * n, 8 * n + 16, "write", n) for n in range(60)]
     events = [EventColumn(f"L{n}", n, "launch", "step", touches=[touch]) for n, touch in enumerate(touches)]
-    blocks = [item for item in marks(draw(Trace([track], events)), "block-m0") if "start" not in item.id]
+    blocks = [item for item in marks(Picture(Trace([track], events)).drawn(), "block-m0") if "start" not in item.id]
     assert len(blocks) > 60 and not any("v≤" in item.text for item in blocks)
 
 
@@ -478,7 +481,7 @@ def test_the_work_grows_linearly_with_the_events(monkeypatch: pytest.MonkeyPatch
     work = []
     for number in (1000, 2000, 4000):
         calls.clear()
-        scene = draw(samples.long(number))
+        scene = Picture(samples.long(number)).drawn()
         work.append(sum(calls.values()))
         assert len(scene.marks) <= 2000
     assert work[2] - work[1] == pytest.approx(2 * (work[1] - work[0]), rel=0.01)
@@ -495,30 +498,30 @@ def test_joined_levels_keep_the_worst() -> None:
 
 
 def test_the_svg_is_valid_and_labelled(trace: Trace) -> None:
-    root = ElementTree.fromstring(render(draw(trace)).encode("utf-8"))
+    root = ElementTree.fromstring(render(Picture(trace).drawn()).encode("utf-8"))
     assert root.get("role") == "img" and len(root.get("aria-label", "")) > 20
     assert not root.findall(f".//{SVG}title"), "an image shows no tooltips"
 
 
 def test_hostile_names_stay_text() -> None:
-    svg = render(draw(hostile()))
+    svg = render(Picture(hostile()).drawn())
     root = ElementTree.fromstring(svg.encode("utf-8"))
     tags = {element.tag.removeprefix(SVG) for element in root.iter()}
     assert tags <= {"svg", "style", "defs", "pattern", "marker", "rect", "circle", "path", "text", "title"}
     assert "<script" not in svg
     for bad in ("\x00", "\x1b", "\u202e", "\ud800"):
-        assert bad not in svg and bad not in table(hostile())
+        assert bad not in svg and bad not in TapeFigure(hostile()).text
     assert "<script" not in TapeFigure(hostile()).html
     assert not {key for element in root.iter() for key in element.attrib if key.startswith("on")}
 
 
 def test_the_svg_needs_nothing_from_outside() -> None:
-    svg = render(draw(samples.overlap())).replace("http://www.w3.org/2000/svg", "")
+    svg = render(Picture(samples.overlap()).drawn()).replace("http://www.w3.org/2000/svg", "")
     assert "http" not in svg and "@import" not in svg and "@font-face" not in svg and "<script" not in svg
 
 
 def test_auto_holds_both_themes_and_the_others_one() -> None:
-    scene = draw(samples.springs())
+    scene = Picture(samples.springs()).drawn()
     auto, light, dark = (render(scene, theme) for theme in ("auto", "light", "dark"))
     assert "prefers-color-scheme:dark" in auto and "prefers-color-scheme" not in light + dark
     assert LIGHT["ground"] in light and DARK["ground"] not in light
@@ -565,20 +568,20 @@ def test_names_that_are_not_alike_are_cut_as_if_alone() -> None:
 
 def test_lanes_and_heads_show_what_their_names_differ_in() -> None:
     names = ["state.bodies.mass_left_front_wheel_hub", "state.bodies.mass_right_front_wheel_hub"]
-    tracks = [AllocationTrack(f"m{n}", 8, [(name, 0, 8)]) for n, name in enumerate(names)]
+    tracks = [samples.track_of(f"m{n}", 8, [(name, 0, 8)]) for n, name in enumerate(names)]
     kernels = ["integrate_left_front_wheel_hub", "integrate_right_front_wheel_hub"]
     events = [
         EventColumn(f"L{n}", n, "launch", name, touches=[samples.read(f"m{n}", names[n], 0, hi=8)])
         for n, name in enumerate(kernels)
     ]
-    scene = draw(Trace(tracks, events))
+    scene = Picture(Trace(tracks, events)).drawn()
     for key, side in ((0, "left"), (1, "right")):
         lane, head = mark(scene, f"name-m{key}-0-label").text, mark(scene, f"event-{key}-label").text
         assert side in lane and "…" in lane and side in head and "…" in head and head.endswith(f" #{key}")
 
 
 def test_the_table_has_the_facts_of_the_picture() -> None:
-    text = table(samples.springs())
+    text = TapeFigure(samples.springs()).text
     row = next(line for line in text.splitlines() if line.startswith("#4 energy"))
     assert re.search(r"springs\.py:35\s+positions v2\s+loss v0→v1 accumulate", row)
     assert "384 B: forces #0 reads positions v0" in text and "seed  loss[0] = 1" in text
@@ -601,7 +604,7 @@ def test_the_table_names_parts_by_their_range() -> None:
 
 
 def test_columns_of_the_table_are_aligned() -> None:
-    lines = table(samples.springs()).splitlines()[2:]
+    lines = TapeFigure(samples.springs()).text.splitlines()[2:]
     rule = lines[1]
     starts = [n for n, c in enumerate(rule) if c == "─" and (n == 0 or rule[n - 1] == " ")]
     for line in lines[2 : lines.index("")]:
@@ -611,7 +614,7 @@ def test_columns_of_the_table_are_aligned() -> None:
 def test_a_long_table_is_cut_and_says_so() -> None:
     rows = event_rows(samples.long(1000), 20)
     assert len(rows) == 21 and rows[10][0] == ("… 980 more launches", "step #10-#989") and rows[10][7] == ("nan ×1",)
-    assert "… 100 more" in table(crowd(300))
+    assert "… 100 more" in TapeFigure(crowd(300)).text
 
 
 # ---- the figure
@@ -650,7 +653,7 @@ def test_showing_never_raises_and_shows_the_reason_in_the_frame(broken: object) 
 
 def test_events_on_unknown_memory_are_left_out_of_the_picture_and_explained_in_the_frame() -> None:
     event = EventColumn("L0", 0, "launch", "f", touches=[TouchMark("nowhere", "a", 0, 4)])
-    assert render(draw(Trace([], [event])))
+    assert render(Picture(Trace([], [event])).drawn())
     assert TapeFigure(Trace([], [event]))._repr_mimebundle_()["text/html"]
 
 

@@ -13,7 +13,7 @@ import workbench as wb
 from tests.support import view_samples as samples
 from workbench.viz.data.envelope import ill_blocks
 from workbench.viz.data.excerpt import excerpt
-from workbench.viz.data.gather import gather, levels, structure, with_levels
+from workbench.viz.data.gather import Gather, gather, with_levels
 from workbench.viz.data.lanes import Adjoints, cut_memory, versions_of
 from workbench.viz.data.trace import fold_flags
 from workbench.viz.live import saved
@@ -96,7 +96,7 @@ def test_the_picture_is_of_the_tape_as_it_was_when_the_view_was_made():
 
 def test_a_structure_with_levels_is_the_whole_trace():
     tape = samples.ill(3)[0]
-    assert with_levels(structure(tape), levels(tape)) == gather(tape)
+    assert with_levels(Gather(tape).structure(), Gather(tape).levels()) == gather(tape)
 
 
 # --- long tapes

@@ -70,7 +70,7 @@ def closed(x=X, k=K):
 
 def test_all_rows_are_the_jacobian_by_every_leaf():
     tape, x, k, y = mixed()
-    found = Seeds(tape, y).jacobian()
+    found = [run.row for run in Seeds(tape, y).walk()]
     want = np.hstack([wb.jacobian(tape, y, x), wb.jacobian(tape, y, k)])
     np.testing.assert_array_equal(found, want)
     np.testing.assert_allclose(found, closed(), rtol=1e-6, atol=1e-7)
@@ -96,7 +96,7 @@ def test_no_gradient_of_the_user_s_and_no_array_changes_by_a_bit():
     held = [a.numpy().tobytes() for a in (x, k, y, x.grad, k.grad)]
     events, seeds = list(tape.events), {a: d.tobytes() for a, d in tape.last_seeds.items()}
     engine = Seeds(tape, y)
-    engine.jacobian()
+    list(engine.walk())
     engine.run("half norm")
     list(engine.differences())
     engine.set("x", 1, 4.0)
@@ -150,12 +150,12 @@ def test_differences_agree_with_the_rows():
 def test_a_changed_input_gives_the_rows_at_that_input():
     tape, _, _, y = mixed()
     engine = Seeds(tape, y)
-    engine.jacobian()
+    list(engine.walk())
     engine.set("x", 2, -0.75)
     assert engine.rows == {}
     moved = X.copy()
     moved[2] = -0.75
-    np.testing.assert_allclose(engine.jacobian(), closed(moved), rtol=1e-6, atol=1e-7)
+    np.testing.assert_allclose([run.row for run in engine.walk()], closed(moved), rtol=1e-6, atol=1e-7)
     engine.reset()
     np.testing.assert_allclose(engine.run("one-hot", 2).row, closed()[2], rtol=1e-6, atol=1e-7)
 
@@ -396,7 +396,7 @@ def test_a_large_matrix_keeps_its_largest_number_and_its_nan():
 
 
 def test_rows_have_names_and_the_colours_have_numbers(panel):
-    panel.engine.jacobian()
+    list(panel.engine.walk())
     text = jacobian_html.matrix(panel.engine, 0)
     names = re.findall(r'class="wb-rowname"[^>]*>([^<]*)<', text)
     assert names == [panel.engine.name_of(k) for k in range(panel.engine.count)]
@@ -413,7 +413,7 @@ def test_labels_of_both_axes_do_not_overlap(count: int, name: str):
     with wb.Tape() as tape:
         wb.launch(double, dim=count, inputs=[x], outputs=[y])
     engine = Seeds(tape, y)
-    engine.jacobian()
+    list(engine.walk())
     tops = [
         float(top) for top in re.findall(r'class="wb-rowname" style="top:([-\d.]+)px', jacobian_html.matrix(engine))
     ]

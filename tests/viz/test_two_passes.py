@@ -16,7 +16,7 @@ from workbench.diagnose.against import aligned
 from workbench.viz.data.against import PassComparison, compare, distinct_digits
 from workbench.viz.data.trace import Trace
 from workbench.viz.picture.marks import Scene
-from workbench.viz.picture.scene import Picture, draw
+from workbench.viz.picture.scene import Picture
 from workbench.viz.picture.table import event_rows
 
 N = 3
@@ -87,7 +87,7 @@ def texts(scene: Scene, start: str) -> list[str]:
 
 
 def drawn(made: PassComparison) -> Scene:
-    return draw(made.trace, against=made)
+    return Picture(made.trace, against=made).drawn()
 
 
 # ---- the first launch, lane and both numbers
@@ -117,10 +117,12 @@ def test_wrong_against_exact_is_the_same_picture_from_either_side_and_wrong_alon
     tape, _, e = swing()
     wrong = tape.backward(e, pitfall=pitfalls.alias)
     assert wrong.show(against=tape).svg == tape.show(against=wrong).svg
-    alone = draw(wrong.show().trace)
+    alone = Picture(wrong.show().trace).drawn()
     bars = [m for m in alone.marks if m.id.startswith("bar-") and m.cls.startswith("bar")]
     assert bars and all(m.cls.endswith(" parted wrong") for m in bars)
-    assert "WRONG ON PURPOSE" in wrong.show().svg and not any("parted" in m.cls for m in draw(tape.show().trace).marks)
+    assert "WRONG ON PURPOSE" in wrong.show().svg and not any(
+        "parted" in m.cls for m in Picture(tape.show().trace).drawn().marks
+    )
 
 
 def test_before_and_after_a_fix_part_in_a_value_with_the_line_that_was_mended():
@@ -206,7 +208,7 @@ def test_memory_that_only_one_has_is_a_lane_and_is_said():
 
     made = compare(run(False), None, run(True))
     assert "Memory only in the other: z." in made.said and "1 launch only in the other: #1 copy." in made.said
-    assert len(made.trace.allocations) == 3 and draw(made.trace, against=made).marks
+    assert len(made.trace.allocations) == 3 and Picture(made.trace, against=made).drawn().marks
     assert "Memory only in this pass: z." in compare(run(True), None, run(False)).said
 
 

@@ -11,9 +11,10 @@ file's list, with a slug, a sentence, a way out, and a test in which it fires an
 
 from __future__ import annotations
 
+from functools import partial
+
 from ..arrays import allocation
 from ..arrays.array import array
-from ..arrays.workspace import Shadow, Workspace
 from ..errors import GradientError
 from ..tapes import conventions as met
 from ..tapes.seeds import seeds_of
@@ -25,7 +26,7 @@ from .kinks import Kinks, conventions
 from .loop_turns import Loops
 from .memory_held import Holdings as Holdings
 from .record import RECORD
-from .rule import RuleInput, refused, seeded_number
+from .rule import RuleInput, last_seeds, refused, seeded_number
 from .saturated import Bounds
 from .several_tapes import ACROSS
 from .walk_record import WalkRecord
@@ -50,17 +51,18 @@ def diagnose(tape: Tape, loss: array | None = None, grads: dict[array, array] | 
     published. Without any of them only what needs no adjoint is looked at, and the note says so.
     """
     given = loss is not None or grads is not None
+    again = partial(seeds_of, tape, loss, grads) if given else partial(last_seeds, tape)
     with allocation.LOCK, allocation.unrecorded():
         met.clear(tape)
         try:
-            seeds = _seeds(tape, loss, grads)
+            seeds = again()
         except GradientError as error:
             return Findings([refused(error)], len(tape.events))
         seeded = any(s.data.any() for s in seeds.values())
         only = None if given else tape.within
         trail = WalkRecord(tape, seeds, only, (Kinks(), Bounds(), Loops()))
         end = loss if given else seeded_number(tape)
-        case = RuleInput(tape, trail, seeded, lambda: _seeds(tape, loss, grads), only, end)
+        case = RuleInput(tape, trail, seeded, again, only, end)
         walked = WALKED if seeded and trail.final is not None else ()
         found = [f for rule in (*RECORD, *ACROSS, not_finite, conventions, *walked, *FLOW) for f in rule(case)]
         if all(f.severity == "info" for f in found):  # else the cause is known
@@ -71,12 +73,6 @@ def diagnose(tape: Tape, loss: array | None = None, grads: dict[array, array] | 
         text = "every seed is zero, and so is every gradient."
         found.insert(0, Finding("zero-seed", "warning", "", None, text, "a seed of ones"))
     return Findings(folded(found), len(tape.events), _note(tape, given))
-
-
-def _seeds(tape: Tape, loss: array | None, grads: dict[array, array] | None) -> Workspace:
-    if loss is not None or grads is not None:
-        return seeds_of(tape, loss, grads)
-    return Workspace({a: Shadow(a, start=data) for a, data in tape.last_seeds.items()})
 
 
 def _note(tape: Tape, given: bool) -> str:

@@ -71,9 +71,6 @@ class DeadSlopes(WalkObserver):
 
 
 def _watched(step: WalkStep) -> set[ir.Stmt]:
-    body = step.event.command.plan.forward.function.body
-    return {
-        s
-        for s in ir.walk(body)
-        if s.row in (*_CURVED, *_STEPS) and isinstance(s.args[0].type, Scalar) and is_float(s.args[0].type)
-    }
+    stmts = ir.walk(step.event.command.plan.forward.function.body)
+    found = {s: s.args[0].type for s in stmts if s.row in (*_CURVED, *_STEPS)}
+    return {s for s, kind in found.items() if isinstance(kind, Scalar) and is_float(kind)}

@@ -82,7 +82,7 @@ class Finding:
         filled = {"at": f"in {at}" if self.launch and not said.startswith("{at}") else at, "arrays": self.listed}
         return " ".join(_BLANK.sub(lambda m: filled[m[1]], said).removeprefix(": ").split())
 
-    def __str__(self) -> str:
+    def __repr__(self) -> str:
         place = ", ".join(filter(None, (self.launch, self._thread, self.more)))
         place = " ".join(filter(None, (place, f"({self.where})" if self.where else "")))
         arrays = f": {self.listed}" if self.arrays else ""
@@ -93,9 +93,6 @@ class Finding:
             lines.append(f"    Fix: {self.fix}")
         lines += [f"      < {text}" for text in self.mended.splitlines()]
         return "\n".join(lines)
-
-    def __repr__(self) -> str:
-        return str(self)
 
     @property
     def _thread(self) -> str:

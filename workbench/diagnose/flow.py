@@ -113,11 +113,8 @@ def _cone(case: RuleInput, found: list[EventAccess], cuts: bool = True) -> tuple
     reached, n = False, ahead.find(1)
     while n >= 0:
         step = case.trail.steps[n]
-        reads = [
-            x
-            for x in step.accesses
-            if not x.writes and x.span.allocation in reach and x.span.nbytes and reach[x.span.allocation].touch(x.span)
-        ]
+        known = [x for x in step.accesses if not x.writes and x.span.nbytes and x.span.allocation in reach]
+        reads = [x for x in known if reach[x.span.allocation].touch(x.span)]
         if reads and (cuts or not step.event.kind.cuts):
             cone[step.event] = reads
             reached |= step.flowing > 0

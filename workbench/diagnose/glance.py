@@ -8,19 +8,20 @@ from __future__ import annotations
 
 import math
 from collections.abc import Container, Iterator
+from functools import partial
 
 import numpy as np
 
 from ..arrays.allocation import Allocation
 from ..arrays.grouping import grouped
-from ..arrays.workspace import Shadow, Workspace, gradient_dtype
+from ..arrays.workspace import Workspace, gradient_dtype
 from ..device import on_host
 from ..kernels.types import Scalar, Struct, is_float
 from ..tapes.events import Event
 from ..tapes.tape import Tape
 from .finding import Finding, Findings
 from .finite import not_finite
-from .rule import RuleInput, refused
+from .rule import RuleInput, last_seeds, refused
 from .series import growing
 from .walk_record import WalkRecord, norm_of
 
@@ -66,10 +67,6 @@ def _end(slug: str, sentence: str, name: str) -> Finding:
     return Finding(slug, "warning", "", None, sentence, FIX, (name,))
 
 
-def _seeds(tape: Tape) -> Workspace:
-    return Workspace({a: Shadow(a, start=data) for a, data in tape.last_seeds.items()})
-
-
 class _Samples(WalkRecord):
     """The record of some launches of each line: only of the adjoints that came, and whether kept values are finite."""
 
@@ -78,7 +75,7 @@ class _Samples(WalkRecord):
         size = sum({x.allocation: x.allocation.nbytes for x in tape.arrays.values()}.values())
         every = max(len(tape.events) // max(min(SAMPLES, LOOKED // max(size, 1)), 1), 1)
         self.positions = sorted({n for places in lines.values() for n in (*places[::-every], places[0])})
-        super().__init__(tape, _seeds(tape), tape.within, chosen=self.positions, every=every)
+        super().__init__(tape, last_seeds(tape), tape.within, chosen=self.positions, every=every)
 
     def before(self, event: Event, space: Workspace) -> None:
         if (step := self.of.get(event)) is not None:
@@ -117,5 +114,5 @@ class _Samples(WalkRecord):
         """All launches from one sample to another, walked through as a whole."""
         end = self.positions[last] + 1 if last < len(self.steps) - 1 else len(self.tape.events)
         chosen = range(self.positions[first] if first else 0, end)
-        trail = WalkRecord(self.tape, _seeds(self.tape), self.tape.within, chosen=chosen)
-        return RuleInput(self.tape, trail, True, lambda: _seeds(self.tape), self.tape.within)
+        trail = WalkRecord(self.tape, last_seeds(self.tape), self.tape.within, chosen=chosen)
+        return RuleInput(self.tape, trail, True, partial(last_seeds, self.tape), self.tape.within)

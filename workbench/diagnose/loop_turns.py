@@ -62,11 +62,8 @@ class LoopObservations:
 
     def series(self, line: Line) -> tuple[Series, int, int] | None:
         """(norms from the smallest adjoint on, of threads with equally many turns; that turn; the trip count)."""
-        lengths = {
-            t: len(a)
-            for (at, t), a in self.adjoints.items()
-            if at == line and len(a) == len(self.states.get((at, t), ()))
-        }
+        found = {t: len(a) for (at, t), a in self.adjoints.items() if at == line}
+        lengths = {t: n for t, n in found.items() if n == len(self.states.get((line, t), ()))}
         if not lengths:
             return None
         ((turns, _),) = Counter(lengths.values()).most_common(1)
@@ -227,16 +224,9 @@ class _Backward(_TurnCounter):
     def __init__(self, function: ir.Function, bounds: set[Line], allowed: int):
         around, self.came = dict(_placed(function)), set()
         shadows = {p for p in function.arrays if p.role is ir.Role.SHADOW}
-        self.loads = {
-            s
-            for s, loops in around.items()
-            if loops and s.row is memory.LOAD and s.role == "adjoint" and ir.root(s.args[0]) in shadows
-        }
-        limits = {
-            s
-            for s in around
-            if s.role == "adjoint" and s.of is not None and s.of.row in LIMITS and s.of.where in bounds
-        }
+        back = [s for s in around if s.role == "adjoint"]
+        self.loads = {s for s in back if around[s] and s.row is memory.LOAD and ir.root(s.args[0]) in shadows}
+        limits = {s for s in back if s.of is not None and s.of.row in LIMITS and s.of.where in bounds}
         super().__init__(function, self.loads | limits, allowed)
 
     def measure(self, stmt: ir.Stmt, loop: ir.Stmt, path: tuple[int, ...], turn: int, values: run.LiveValues) -> float:

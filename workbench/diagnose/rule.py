@@ -15,7 +15,7 @@ import numpy as np
 
 from ..arrays.allocation import Allocation
 from ..arrays.array import array
-from ..arrays.workspace import Workspace
+from ..arrays.workspace import Shadow, Workspace
 from ..device import on_host
 from ..errors import GradientError, KernelError
 from ..tapes.events import Event
@@ -73,6 +73,11 @@ def refused(error: Exception, launch: str = "") -> Finding:
     assert isinstance(error, GradientError | KernelError)
     sentence = " ".join(filter(None, (error.what, error.why)))
     return Finding(error.slug, "error", launch, error.where, sentence, error.instead, brief=f"{{at}}: {error.what}")
+
+
+def last_seeds(tape: Tape) -> Workspace:
+    """A workspace with the seeds of the last `backward`."""
+    return Workspace({a: Shadow(a, start=data) for a, data in tape.last_seeds.items()})
 
 
 def seeded_number(tape: Tape) -> array | None:

@@ -7,13 +7,13 @@ from collections.abc import Iterator
 import numpy as np
 
 from ..arrays.allocation import Allocation
-from ..arrays.workspace import Shadow, Workspace
+from ..arrays.workspace import Workspace
 from ..device import on_host
 from ..errors import GradientError
 from ..tapes.cross_tape import CrossTapeSearch
 from ..tapes.tape import Tape
 from .finding import Finding
-from .rule import RuleInput
+from .rule import RuleInput, last_seeds
 from .walk_step import numbers_of_memory
 
 MUCH = 64  # units in the last place
@@ -24,8 +24,7 @@ def earlier_tapes(case: RuleInput) -> Iterator[Finding]:
     tape = case.tape
     if case.trail.final is None or not case.seeded or not tape.border.met:
         return
-    seeds = Workspace({a: Shadow(a, start=data) for a, data in tape.last_seeds.items()})
-    crossing = CrossTapeSearch(tape.border, seeds)
+    crossing = CrossTapeSearch(tape.border, last_seeds(tape))
     if crossing.before is not None:
         case.visit(crossing.before)
     for b in crossing.found(case.trail.final):

@@ -73,12 +73,6 @@ def positions(event: Event, how: str) -> list[int]:
     return [*found, *event.command.declared] if how == "reads" else found
 
 
-def shadow_of(space: Workspace, access: EventAccess) -> np.ndarray | None:
-    """A host copy of the adjoint of an access; None if it has none."""
-    found = shadow_view(space, access)
-    return None if found is None else found.copy()
-
-
 def shadow_view(space: Workspace, access: EventAccess) -> np.ndarray | None:
     """The adjoint of an access (on a CPU a view, which the walk changes later); None if it has none."""
     if access.scalar is None or access.span.allocation not in space or not access.span.nbytes:

@@ -31,13 +31,13 @@ from ...diagnose.against import (
     run_of,
     unlike,
 )
-from ...diagnose.walk_step import EventAccess, accesses, numbers_of_memory, shadow_of
+from ...diagnose.walk_step import EventAccess, accesses, numbers_of_memory, shadow_view
 from ...errors import LaunchError
 from ...kernels.types import Struct
 from ...tapes.events import Event
 from ...tapes.seeds import seeds_of
 from ...tapes.tape import Tape
-from .gather import Levels, gather_pass
+from .gather import Gather, Levels
 from .headline import Said
 from .lanes import Bar, VersionBlock
 from .text import clean, level_text
@@ -250,7 +250,8 @@ class _Comparing:
         def hold(event: Event, space: Workspace) -> None:
             nonlocal room
             if room >= 0:
-                held[event] = [(x, shadow_of(space, x)) for x in _once(accesses(self.there.tape, event))]
+                found = ((x, shadow_view(space, x)) for x in _once(accesses(self.there.tape, event)))
+                held[event] = [(x, None if g is None else g.copy()) for x, g in found]
                 room -= sum(g.nbytes for _, g in held[event] if g is not None)
 
         adjoints: list[Parting] = []
@@ -262,8 +263,8 @@ class _Comparing:
             if other in held:
                 adjoints.extend(self._adjoints(self.column[n], event, space, held[other]))
 
-        theirs = gather_pass(self.there.tape, self.there.walk, self.there.seeds, hold)
-        ours = gather_pass(self.here.tape, self.here.walk, self.here.seeds, look)
+        theirs = Gather(self.there.tape, self.there.walk, self.there.seeds, hold).trace()
+        ours = Gather(self.here.tape, self.here.walk, self.here.seeds, look).trace()
         if room < 0:
             self.notes.append("Some adjoints were not compared: the passes hold too much memory.")
         for side, trace in ((self.here, ours), (self.there, theirs)):
@@ -295,7 +296,7 @@ class _Comparing:
                 continue
             y, g = rest.pop(0)
             if not unlike(x, y):
-                yield from self._partings("adjoint", position, x, shadow_of(space, x), g)
+                yield from self._partings("adjoint", position, x, shadow_view(space, x), g)
 
     def _partings(
         self, kind: str, position: int, x: EventAccess, a: np.ndarray | None, b: np.ndarray | None, found: bool = False

@@ -268,10 +268,6 @@ class Columns:
 
     # ---- the adjoint side
 
-    def levels(self, levels: Levels, scale: Scale | None = None, second: bool = False) -> tuple[dict[str, Any], bytes]:
-        """`side` as it travels: meta and bytes."""
-        return self.side(levels, scale, second)[:2]
-
     def side(self, levels: Levels, scale: Scale | None = None, second: bool = False) -> AdjointSide:
         """The adjoint side of one walk. `scale`: of thickness; by default the one that fits these levels.
 

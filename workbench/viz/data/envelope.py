@@ -195,9 +195,6 @@ class Scale(NamedTuple):
         return ("≤ " + texts[0] if self.below else texts[0], *texts[1:])
 
 
-ALL = Scale(-6.0, 3.0)
-
-
 def scale_of(sizes: Iterable[float]) -> Scale:
     """The scale that fits these sizes: all of them, unless a few small ones would take more than `DECADES`."""
     found = np.fromiter(sizes, np.float64)

@@ -220,10 +220,8 @@ class FilmReel:
         if name not in self.named:
             called = {a.span: a for a in self.tape.arrays.values() if self.tape.names.given(a) == name}
             if not called:
-                names = dict.fromkeys(map(self.tape.names.given, self.tape.arrays.values()))
-                raise refused(
-                    f"there is no array {name!r} on the tape, only {', '.join(list(filter(None, names))[:12])}, …"
-                )
+                names = [*filter(None, dict.fromkeys(map(self.tape.names.given, self.tape.arrays.values())))]
+                raise refused(f"there is no array {name!r} on the tape, only {', '.join(names[:12])}, …")
             like = full_shape(next(iter(called.values())))
             arrays = [a for a in called.values() if full_shape(a) == like]
             track = FilmTrack("named", name, arrays, _places(self.tape, arrays, self.moments))

@@ -52,13 +52,8 @@ def gather(tape: Tape, wrong: Wrong | None = None) -> Trace:
     Reads memory under the lock; changes nothing.
     """
     if wrong is None:
-        return _Gather(tape).trace()
-    return replace(gather_pass(tape, wrong.retrace, wrong.seeds), title=wrong.title, wrong=True)
-
-
-def gather_pass(tape: Tape, retrace: Retrace, seeds: SeedBytes, watch: Observer | None = None) -> Trace:
-    """The trace of this walk from these seeds; `watch(event, space)` is called after each of its reverse steps."""
-    return _Gather(tape, retrace, seeds, watch).trace()
+        return Gather(tape).trace()
+    return replace(Gather(tape, wrong.retrace, wrong.seeds).trace(), title=wrong.title, wrong=True)
 
 
 class Levels(NamedTuple):
@@ -70,18 +65,8 @@ class Levels(NamedTuple):
     values: Sequence[ValueLevel] = ()
 
 
-def structure(tape: Tape) -> Trace:
-    """The trace without any adjoint: no walk, so it costs little even for a long tape."""
-    return _Gather(tape).outline()
-
-
-def levels(tape: Tape, retrace: Retrace | None = None, seeds: SeedBytes | None = None) -> Levels:
-    """The `Levels` of one walk, by default with the last seeds. Empty where a walk cannot be repeated."""
-    return _Gather(tape, retrace, seeds).found()
-
-
 def with_levels(trace: Trace, found: Levels) -> Trace:
-    """The trace of `structure` together with the levels of a walk."""
+    """The trace of `Gather.structure` together with the levels of a walk."""
     died = set(found.died)
     events = [event.reversed_to(found.events[n], n in died) for n, event in enumerate(trace.events)]
     return replace(trace, events=events, seeds=found.seeds, values=found.values)
@@ -92,8 +77,11 @@ def _range(span: Span) -> tuple[int, int, bool]:
     return low, high, not span.dense
 
 
-class _Gather:
-    """By default of the walk from the last seeds. `watch`: see `gather_pass`."""
+class Gather:
+    """A tape read for its trace, by default with the walk from the last seeds.
+
+    watch   is called after each reverse step of the walk, with the event and the workspace.
+    """
 
     def __init__(
         self, tape: Tape, retrace: Retrace | None = None, seeds: SeedBytes | None = None, watch: Observer | None = None
@@ -103,7 +91,7 @@ class _Gather:
         self.retrace: Retrace = retrace or tape.retrace
         self.seeds: SeedBytes = tape.last_seeds if seeds is None else seeds
         self.names: dict[Allocation, dict[tuple[int, int, bool], str]] = {}
-        self.levels: dict[Event, list[AdjointLevel]] = {}
+        self.measured: dict[Event, list[AdjointLevel]] = {}
         self.carried: set[Span] = set()
         self.came = False
         self.died: set[Event] = set()
@@ -118,18 +106,18 @@ class _Gather:
 
     def trace(self) -> Trace:
         with ProgressBar(len(self.tape.events), "walk") as self.bar:
-            found = self.found()
-        return with_levels(self.outline(), found)
+            found = self.levels()
+        return with_levels(self.structure(), found)
 
-    def found(self) -> Levels:
-        """The levels of a walk; none where it cannot be repeated."""
+    def levels(self) -> Levels:
+        """The `Levels` of one walk; empty where it cannot be repeated."""
         events = self.tape.events
         seeds = self.walk() if self.seeds and not any(event.kind.calls_back for event in events) else []
         died = [n for n, event in enumerate(events) if event in self.died]
-        return Levels([self.levels.get(event, []) for event in events], seeds, died, non_finite_values(self.tape))
+        return Levels([self.measured.get(event, []) for event in events], seeds, died, non_finite_values(self.tape))
 
-    def outline(self) -> Trace:
-        """The trace without adjoints."""
+    def structure(self) -> Trace:
+        """The trace without any adjoint: no walk, so it costs little even for a long tape."""
         events = self.columns()
         return Trace([self.track(a) for a in self.names], events, folds=folds(self.tape))
 
@@ -243,7 +231,7 @@ class _Gather:
         except (GradientError, KernelError):
             if self.seeds is not self.tape.last_seeds:
                 raise
-            self.levels.clear()  # the tape is shown without adjoints; its findings say what was refused
+            self.measured.clear()  # the tape is shown without adjoints; its findings say what was refused
             self.died.clear()
             return []
         return seeds
@@ -263,14 +251,11 @@ class _Gather:
         self.came, self.carried = any(map(arrived, event.writes)), set(filter(arrived, event.reads))
 
     def observe(self, event: Event, space: Workspace) -> None:
-        self._measure(event, space)
         if self.watch is not None:
             self.watch(event, space)
-
-    def _measure(self, event: Event, space: Workspace) -> None:
         if event in self.beyond:
             if event is self.border:  # the walk has come to where it ends
-                self.levels[event] = [AdjointLevel(str(a), 0, a.nbytes, unknown=True) for a in space]
+                self.measured[event] = [AdjointLevel(str(a), 0, a.nbytes, unknown=True) for a in space]
             return
         levels = []
         spans = [s for s in dict.fromkeys((*event.reads, *event.writes)) if s.allocation in space and s.nbytes]
@@ -284,7 +269,7 @@ class _Gather:
                 level = AdjointLevel(level.allocation, level.lo, level.hi, zero=True)
             meeting = 0 if event.kind.cuts else meeting
             levels.append(replace(level, contributions=meeting if meeting > 1 and not level.zero else 0))
-        self.levels[event] = levels
+        self.measured[event] = levels
         if self.bar is not None:
             self.bar.update()
         given = [level for level, span in zip(levels, spans, strict=True) if span in event.reads]
@@ -299,23 +284,18 @@ class _Gather:
         k = a.grad_scale or 1
         dtype = np.dtype(np.float32) if scalar.bits == 16 else scalar.numpy
         values = on_host(data)[low * k : high * k].view(dtype)
-        most = squares = 0.0
-        nan = inf = False
-        bad = 0
+        most, squares, nans, infs = 0.0, 0.0, 0, 0
         for start in range(0, len(values), PART):
             part = values[start : start + PART].astype(np.float64)
             here = float(np.abs(part).max())
             if not isfinite(here):
-                nan, inf = nan or bool(np.isnan(part).any()), inf or bool(np.isinf(part).any())
-                bad += len(part)
+                nans, infs = nans + int(np.isnan(part).sum()), infs + int(np.isinf(part).sum())
                 part = part[np.isfinite(part)]
-                bad -= len(part)
                 here = float(np.abs(part).max(initial=0.0))
             most, squares = max(most, here), squares + float(np.square(part).sum())
-        zero = most == 0.0 and not (nan or inf)
-        return AdjointLevel(
-            str(a), low, high, most, sqrt(squares), nan, inf, zero, share=bad / len(values) if bad else 1
-        )
+        bad = nans + infs
+        share = bad / len(values) if bad else 1.0
+        return AdjointLevel(str(a), low, high, most, sqrt(squares), nans > 0, infs > 0, most == bad == 0, share=share)
 
 
 def _detaches(function: ir.Function) -> bool:

@@ -107,9 +107,6 @@ class Verdict:
         return {"rows": rows, "note": self.note, "partial": self.partial, "calm": self.calm}
 
 
-NOTHING = Verdict(())
-
-
 def verdict(
     tape: Tape,
     against: Tape | None = None,

@@ -10,7 +10,7 @@ from bisect import bisect_left, bisect_right
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from operator import is_
-from typing import Any, TypeVar
+from typing import TypeVar
 
 from .trace import MIXED, AdjointLevel, AllocationTrack, EventColumn, Seed, TouchMark, Trace, join_levels
 
@@ -172,11 +172,6 @@ def runs(
 
 def versions_of(trace: Trace, cuts: Mapping[str, tuple[int, ...]]) -> list[VersionBlock]:
     """Every version of every piece, except initial contents that nobody read."""
-    known: list[tuple[Any, list[VersionBlock]]]
-    known = trace.__dict__.setdefault("known_versions", [])  # a picture asks twice
-    for asked, blocks in known:
-        if asked == cuts:
-            return list(blocks)
     walk = PieceValues(trace.events, cuts)
     for position, event in enumerate(trace.events):
         walk.use(event.touches)
@@ -185,8 +180,7 @@ def versions_of(trace: Trace, cuts: Mapping[str, tuple[int, ...]]) -> list[Versi
                 walk.write(touch, position)
     for key, held in walk.held.items():
         walk.close(key, 0, len(held), len(trace.events))
-    known.append((cuts, walk.blocks))
-    return list(walk.blocks)
+    return walk.blocks
 
 
 class PieceValues:

@@ -13,7 +13,7 @@ from operator import eq, itemgetter
 from typing import NamedTuple
 
 from ...arrays.interval_index import Intervals
-from .envelope import ALL, Envelope, Scale
+from .envelope import Envelope, Scale
 from .lanes import Bar, Flows, Lane, VersionBlock, runs
 from .trace import AdjointLevel, EventColumn, KeptRange, NameRange, TouchMark
 
@@ -224,7 +224,7 @@ def _free(start: float, top: float, bottom: float, taken: list[tuple[float, floa
 # ---- adjoints
 
 
-def thickness(level: AdjointLevel, scale: Scale = ALL) -> float:
+def thickness(level: AdjointLevel, scale: Scale) -> float:
     """2.5 to 14: log10 of the largest adjoint on the scale of the tape."""
     if level.state != "value":
         return THICK if level.state in ("nan", "inf") else ZERO
@@ -240,7 +240,7 @@ def thick(size: float, scale: Scale) -> float:
     return THIN + (THICK - THIN) * scale.part(size)
 
 
-def bar_mark(lane: Lane, bar: Bar, level: AdjointLevel, scale: Scale = ALL) -> BarMark:
+def bar_mark(lane: Lane, bar: Bar, level: AdjointLevel, scale: Scale) -> BarMark:
     y, tall = lane.adjoint_span(bar.lo, bar.hi)
     state, full = level.state, thickness(level, scale)
     thin = min(full, max(tall - 2, 2.0))
@@ -345,7 +345,7 @@ def meet_mark(lane: Lane, level: AdjointLevel) -> Meet:
 
 
 def arrows_of(
-    lanes: Mapping[str, Lane], event: EventColumn, position: int, flows: Flows, scale: Scale = ALL
+    lanes: Mapping[str, Lane], event: EventColumn, position: int, flows: Flows, scale: Scale
 ) -> Iterator[tuple[int, int, Arrow]]:
     """Yields (written touch, read touch, arrow) where an adjoint came in and something could receive it.
 

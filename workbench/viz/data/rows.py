@@ -128,8 +128,9 @@ def _note(track: AllocationTrack, room: float) -> RowNote:
 
 
 def _family_row(lanes: int, n: int, family: Family) -> PictureRow:
-    lane = Lane(family.track(f"family-{n}"), BAND, (0, 1))
     count, sizes = f" ×{len(family.members)}", []
+    name = NameRange(family.name + count, 0, family.nbytes)
+    lane = Lane(AllocationTrack(f"family-{n}", family.nbytes, (name,), family.what), BAND, (0, 1))
     for left in NAMES:
         room = left - BESIDE - INDENT - PADDING - text_width("+ " + count, LETTERS, True)
         text = fit_ends(family.name, room, LETTERS, True) + count
@@ -152,14 +153,6 @@ class Family(NamedTuple):
     @property
     def note(self) -> str:
         return f"{self.what} · {bytes_text(self.nbytes, 1000)}"
-
-    def track(self, key: str) -> AllocationTrack:
-        """The track that stands for the members in a list of allocations."""
-        return AllocationTrack(key, self.nbytes, (NameRange(self.title, 0, self.nbytes),), self.what)
-
-    @property
-    def title(self) -> str:
-        return f"{self.name} ×{len(self.members)}"
 
 
 def families(tracks: Sequence[AllocationTrack]) -> list[Family]:

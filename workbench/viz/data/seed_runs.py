@@ -184,12 +184,6 @@ class Seeds:
                     return
                 yield self.run("one-hot", k)
 
-    def jacobian(self) -> np.ndarray:
-        """All rows: shape (components of the output, width)."""
-        for _ in self.walk():
-            pass
-        return np.stack([self.rows[k] for k in range(self.count)])
-
     # ---- other inputs
 
     def start(self) -> dict[str, np.ndarray]:

@@ -29,6 +29,7 @@ from ...tapes.tape import Tape
 
 Retrace = Callable[..., Workspace]  # of (observe, before), as `Tape.retrace`
 SeedBytes = Mapping[Allocation, np.ndarray]
+HeatPicture = tuple[dict[str, Any], np.ndarray]  # as `picture`
 
 SIDE = 128  # cells of a heat-map, each way
 STRIP = 96  # numbers of a row that is not broken
@@ -115,22 +116,24 @@ def reduced(values: np.ndarray, block: tuple[int, int]) -> np.ndarray:
     return np.where(most >= -least, most, np.where(np.isnan(most), most, least)).astype(np.float32)
 
 
-def picture(plane: np.ndarray, frame: DrawnSlice, known: np.ndarray | None = None) -> dict[str, Any]:
-    """A plane as data for the page: cells, and statistics of all `known` numbers behind them, not of what pads a row.
+def picture(plane: np.ndarray, frame: DrawnSlice, known: np.ndarray | None = None) -> HeatPicture:
+    """A plane for the page: statistics of all `known` numbers, not of what pads a row, and the cells.
 
     The least and the most are those of the finite ones; zeros where there are none.
     """
     own = frame.plane(np.broadcast_to(True, frame.full), False)
     numbers = plane[own if known is None else own & known]
-    finite = numbers[np.isfinite(numbers)]
-    return {
-        "cells": reduced(plane, frame.block),
+    finite, cells = numbers[np.isfinite(numbers)], reduced(plane, frame.block)
+    said = {
+        "rows": cells.shape[0],
+        "columns": cells.shape[1],
         "least": float(finite.min()) if finite.size else 0.0,
         "most": float(finite.max()) if finite.size else 0.0,
         "nan": int(np.isnan(numbers).sum()),
         "inf": int(np.isinf(numbers).sum()),
         "zero": int((numbers == 0).sum()),
     }
+    return said, cells
 
 
 class TapeMoments:
@@ -142,7 +145,7 @@ class TapeMoments:
         self.retrace = retrace or tape.retrace
         self.seeds = seeds
         self.refused: GradientError | None = None  # what a walk raised: another one would raise it too
-        self.walked: dict[tuple[int, DrawnSlice], dict[int, dict[str, Any]]] = {}
+        self.walked: dict[tuple[int, DrawnSlice], dict[int, HeatPicture]] = {}
         self.values: tuple[Allocation, int, np.ndarray, np.ndarray, str] | None = None
         self.masks: dict[Allocation, tuple[int, np.ndarray, np.ndarray]] = {}
         self.held: dict[Allocation, tuple[np.ndarray, np.ndarray, str]] = {}
@@ -219,7 +222,7 @@ class TapeMoments:
 
     # ---- adjoints
 
-    def adjoint(self, a: array, cursor: int, frame: DrawnSlice) -> dict[str, Any] | None:
+    def adjoint(self, a: array, cursor: int, frame: DrawnSlice) -> HeatPicture | None:
         """The picture of the adjoint; None before any backward, or where no walk can be repeated."""
         if not self.walked_from or not is_float(a.dtype):
             return None
@@ -254,8 +257,8 @@ class TapeMoments:
             raise self.refused
         seeds = self.walked_from
         at = grouped((n, (a, frame)) for a, frame, moments in wanted for n in moments)
-        found: dict[tuple[int, DrawnSlice], dict[int, dict[str, Any]]] = {}
-        blank: dict[tuple[int, DrawnSlice], dict[str, Any]] = {}
+        found: dict[tuple[int, DrawnSlice], dict[int, HeatPicture]] = {}
+        blank: dict[tuple[int, DrawnSlice], HeatPicture] = {}
         places = {event: n for n, event in enumerate(self.events) if n in at}
 
         def take(position: int, space: Workspace) -> None:

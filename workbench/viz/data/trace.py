@@ -2,7 +2,7 @@
 
 Ranges are half-open byte intervals of one allocation. A level says what the shadow held *before* its event ran forward,
 that is after the event's reverse step; an event lists only those that its reverse step changed, and the others carry
-on from the event to its right. Names, kept bytes and seeds may be given as plain tuples, a seed as text alone.
+on from the event to its right.
 """
 
 from __future__ import annotations
@@ -136,9 +136,6 @@ class AllocationTrack:
     text: str = ""
     itemsize: int = 0
 
-    def __post_init__(self) -> None:
-        object.__setattr__(self, "names", tuple(NameRange(*name) for name in self.names))
-
     @property
     def aliased(self) -> bool:
         return len(self.names) > 1
@@ -188,7 +185,7 @@ class EventColumn:
         put = object.__setattr__
         put(self, "kind", kind)
         put(self, "touches", tuple(self.touches))
-        put(self, "kept", tuple(KeptRange(*kept) for kept in self.kept))
+        put(self, "kept", tuple(self.kept))
         put(self, "adjoint", tuple(self.adjoint))
         put(self, "arrows", tuple(tuple(pair) for pair in arrows))
         put(self, "flags", frozenset(self.flags))
@@ -249,13 +246,6 @@ class Trace:
     values: Sequence[ValueLevel] = ()
     said: str = ""  # the summary of the tape that this one is a part of
     folds: Sequence[Fold] = ()
-
-    def __post_init__(self) -> None:
-        seeds = tuple(Seed(seed) if isinstance(seed, str) else Seed(*seed) for seed in self.seeds)
-        object.__setattr__(self, "allocations", tuple(self.allocations))
-        if not isinstance(self.events, Sequence) or isinstance(self.events, list):
-            object.__setattr__(self, "events", tuple(self.events))
-        object.__setattr__(self, "seeds", seeds)
 
     @cached_property
     def tally(self) -> dict[str, int]:

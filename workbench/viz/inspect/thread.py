@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import itertools
 import math
-import weakref
 from collections.abc import Callable
 from dataclasses import replace
 from typing import Any
@@ -37,18 +36,6 @@ NOT_KEPT = "not kept"  # in place of a value
 _WRITES = (mem.STORE, *mem.ATOMICS)
 _EFFECTS = {mem.LOAD: "added to d {}", mem.STORE: "taken from d {}, which becomes 0"}  # of the reverse of a row
 _EFFECTS |= {row: f"{row.name}: from d {{}}" for row in mem.ATOMICS}
-_working: weakref.WeakKeyDictionary[ir.Function, dict[Any, Working]] = weakref.WeakKeyDictionary()
-
-
-def working_of(event: Event) -> Working:
-    """The adjoint of a launch with every statement left in; made once per form of launch."""
-    plan, back = event.command.plan, event.reverse
-    groups = plan.changing
-    active = back.reverse.active if back is not None else None
-    made = _working.setdefault(plan.program.function, {})
-    if (active, groups) not in made:
-        made[active, groups] = working(plan.program.function, active, groups)
-    return made[active, groups]
 
 
 class ThreadRun:
@@ -56,7 +43,9 @@ class ThreadRun:
 
     def __init__(self, event: Event, thread: tuple[int, ...], status: dict[Allocation, tuple[np.ndarray, np.ndarray]]):
         self.event, self.thread = event, thread
-        self.work = working_of(event)
+        plan, back = event.command.plan, event.reverse
+        active = back.reverse.active if back is not None else None
+        self.work: Working = plan.program.once(working, plan.program.function, active, plan.changing)
         self.steps: list[StatementStep] = []
         self.made: dict[Value, int] = {}  # the step that made a value
         self.names: dict[int, dict[str, None]] = {}  # further names of the value of a step

@@ -86,8 +86,8 @@ class AgainstView(View):
     def _level_traits(self) -> dict[str, Any]:
         ours, theirs = levels_of(self.made.trace), self.made.other
         scale = scale_of_levels(ours, theirs)
-        meta, data = self._columns.levels(ours, scale)
-        other_meta, other = self._columns.levels(theirs, scale, second=True)
+        meta, data, *_ = self._columns.side(ours, scale)
+        other_meta, other, *_ = self._columns.side(theirs, scale, second=True)
         return {"levels_meta": meta, "levels": data, "other_meta": other_meta, "other": other}
 
     # ---- questions

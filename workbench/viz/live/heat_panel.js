@@ -39,7 +39,6 @@ export function heatPanel(v) {
 
 /** Both maps anew when their room has changed, as it does when the view comes onto the page. @param {any} p */
 function watchRoom(p) {
-  if (typeof ResizeObserver === "undefined") return;
   let last = 0;
   const watcher = new ResizeObserver(() => {
     const now = p.box.clientWidth;

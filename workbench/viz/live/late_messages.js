@@ -6,7 +6,7 @@ import { h } from "./elements.js";
  * busy machine can exceed; after them it passes on no message of the kernel to that model, for ever, and says so only in
  * the console. Then its class is left out: messages go to the one that it is made from, and the state is asked for anew.
  * Where there is no Jupyter, or no kernel, there is nothing to mend. @param {any} model */
-export async function hearLate(model) {
+async function hearLate(model) {
   const own = await Promise.resolve(model.widget_manager?.get_model?.(model.get("comm_id"))).catch(() => null);
   if (!own?.comm || !own._handle_comm_msg) return;
   try {

@@ -3,7 +3,7 @@
 // its own cell says so, and a style sheet does the rest, for cells that come into the page later too. That sheet is the
 // page's own, as marimo shows a widget in a shadow root, out of which no sheet of the widget reaches.
 import { button, h } from "./elements.js";
-import { hearLate } from "./late_messages.js";
+import { widgetOf } from "./late_messages.js";
 
 const VEILED = "wb-asks", SHEET = "wb-veil";
 const CELL = '.jp-Cell, [data-testid="cell-column"] > *, .marimo-cell:not([data-testid="cell-column"] *)';
@@ -67,10 +67,4 @@ function quiz(model, el, signal) {
   });
 }
 
-export default {
-  /** @param {{model: any, el: HTMLElement, signal: AbortSignal}} given */
-  render({ model, el, signal }) {
-    hearLate(model);
-    quiz(model, el, signal);
-  },
-};
+export default widgetOf("The question", quiz);

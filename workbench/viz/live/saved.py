@@ -8,19 +8,9 @@ from __future__ import annotations
 
 import json
 from collections.abc import Mapping
-from dataclasses import replace
 from typing import Any
 
-from ...derivatives.pitfalls import Wrong
-from ..data.excerpt import excerpt
-from ..data.gather import Levels, with_levels
-from ..data.headline import Verdict
-from ..data.trace import Trace
-from ..picture.figure import TapeFigure
-
 SIZE = 280_000  # bytes that a still picture adds to a notebook
-EVENTS = 5000  # from which it is drawn from the ends and the extremes of the tape
-ENDS = 80
 MOST = 1 << 25  # bytes of answers that are remembered
 STILL = "wb-still"
 _CHILD, _WIDGET = ".jp-OutputArea-child", ">.jp-OutputArea-output:not([data-mime-type])>:not(script)"
@@ -90,13 +80,3 @@ class Saved:
         """Draw the still picture again where it is displayed."""
         if self._shown is not None:
             self._shown.update(self._still_output(), raw=True)
-
-
-def still_of(
-    trace: Trace, found: Levels | None, wrong: Wrong | None = None, verdict: Verdict | None = None, most: int = SIZE
-) -> tuple[str, str]:
-    """Text and HTML of a tape from its known structure, levels and findings, without looking at it again."""
-    whole = trace if found is None else with_levels(trace, found)
-    whole = whole if wrong is None else replace(whole, title=wrong.title, wrong=True)
-    shown = excerpt(whole, ENDS) if len(whole.events) > EVENTS else whole
-    return TapeFigure(shown, verdict=verdict).within(most)

@@ -59,11 +59,10 @@ class Picker(Widget):
             places = [index[axis] for axis in frame.axes]
             corner = [n // SIDE * SIDE for n in (divmod(places[0], frame.wrap) if frame.wrap else places)]
             frame = frame_of(values.shape, index, (*corner, SIDE, SIDE))
-        info = picture(frame.plane(values, 0), frame)
-        cells = info.pop("cells")
+        info, cells = picture(frame.plane(values, 0), frame)
         with self.hold_sync():
             self.label, self.cells = f"element of {name}", cells.tobytes()
-            self.info = {"frame": frame.to_json(), "rows": cells.shape[0], "columns": cells.shape[1], **info}
+            self.info = {"frame": frame.to_json(), **info}
 
 
 class SeedPanel(Saved, widgets.VBox):

@@ -5,7 +5,7 @@ JupyterLab takes arrow keys away from whatever has no `data-lm-suppress-shortcut
 the panel gets it, and a name to be read by. */
 
 import { floats, heatmap } from "./heat.js";
-import { hearLate } from "./late_messages.js";
+import { widgetOf } from "./late_messages.js";
 
 const FOCUSABLE = "input, button, select, textarea, summary, [tabindex]";
 const WIDE = 640, TALL = 220, CELL = 5; // pixels: a cell that the mouse can hit
@@ -46,8 +46,8 @@ function attach(model, el, repaint, signal) {
   model.save_changes();
 }
 
-/** @param {{model: any, el: HTMLElement, signal: AbortSignal}} given */
-function render({ model, el, signal }) {
+/** @param {any} model @param {HTMLElement} el @param {AbortSignal} signal */
+function picker(model, el, signal) {
   el.classList.add("wb-pick");
   const map = heatmap(el, {
     label: "", follow: true,
@@ -70,8 +70,7 @@ function render({ model, el, signal }) {
   themed.observe(document.body, { attributes: true, attributeFilter: ["data-jp-theme-name", "data-jp-theme-light", "class"] });
   signal?.addEventListener("abort", () => { model.off(traits, draw); themed.disconnect(); });
   draw();
-  hearLate(model);
   attach(model, el, map.repaint, signal);
 }
 
-export default { render };
+export default widgetOf("The picker", picker);

@@ -6,7 +6,7 @@ import argparse
 import ast
 import shlex
 from itertools import takewhile
-from typing import Any, NoReturn
+from typing import Any
 
 from IPython.core.magic import Magics, cell_magic, magics_class
 from IPython.display import display
@@ -20,16 +20,9 @@ from ...tapes.tape import Tape
 LINE = "%%tape tape --seed loss --explore"
 
 
-class TapeOptions(argparse.ArgumentParser):
-    """The parser of the options of `%%tape`. Raises ValueError for what it does not take."""
-
-    def error(self, message: str) -> NoReturn:
-        raise ValueError(message)
-
-
 def _options(line: str) -> argparse.Namespace:
     """The options of a line. Raises LaunchError [tape-magic] for one that it does not take."""
-    parser = TapeOptions("%%tape", add_help=False, allow_abbrev=False)
+    parser = argparse.ArgumentParser("%%tape", add_help=False, allow_abbrev=False, exit_on_error=False)
     parser.add_argument("name", nargs="?", default="tape")
     parser.add_argument("--seed")
     parser.add_argument("--keep", choices=("needed", "all"), default="needed")
@@ -37,10 +30,12 @@ def _options(line: str) -> argparse.Namespace:
     for view in ("explore", "film", "show"):
         views.add_argument(f"--{view}", dest="view", action="store_const", const=view)
     try:
-        asked = parser.parse_args(shlex.split(line))
+        asked, others = parser.parse_known_args(shlex.split(line))
+        if others:
+            raise ValueError(f"unrecognized arguments: {' '.join(others)}")
         if not asked.name.isidentifier():
             raise ValueError(f"{asked.name!r} is no name of a variable")
-    except ValueError as error:
+    except (ValueError, argparse.ArgumentError) as error:
         why = "It takes one name, --seed NAME, --keep all, and one of --explore, --film and --show."
         raise LaunchError(f"%%tape: {error}.", slug="tape-magic", why=why, instead=LINE) from None
     return asked

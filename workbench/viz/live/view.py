@@ -32,8 +32,9 @@ from ...kernels.types import Struct
 from ...tapes.events import Event
 from ...tapes.tape import Tape
 from ..data.columns import Columns
-from ..data.gather import Levels, levels, no_collector, structure
-from ..data.headline import NOTHING, PATIENT, SOON, Verdict, followed, telling_threads, verdict
+from ..data.excerpt import excerpt
+from ..data.gather import Gather, Levels, no_collector, with_levels
+from ..data.headline import PATIENT, SOON, Verdict, followed, telling_threads, verdict
 from ..data.marks import THEMES
 from ..data.snapshot import (
     DrawnSlice,
@@ -52,11 +53,13 @@ from ..inspect.kept_run import KeptRun
 from ..inspect.ledger import ledger
 from ..inspect.ledger_table import Contribution, Ledger
 from ..inspect.microscope import ThreadIndex, microscope
-from .saved import SIZE, Answers, Saved, still_of
+from ..picture.figure import TapeFigure
+from .saved import SIZE, Answers, Saved
 from .widget import Widget
 
 PATIENCE = 0.05  # seconds that an answer waits for the lock
 SHORT = 100  # events up to which the still picture waits for the verdict
+EVENTS, ENDS = 5000, 80  # from which the still picture is drawn from the ends and the extremes of the tape; each end
 AT_ONCE = 2000  # events up to which the adjoint is walked before the page opens
 BUSY = "busy: recording"
 REMEMBERED = ("heat", "ledger", "microscope", "trust")  # answers that are given again to whoever asks the same
@@ -217,7 +220,7 @@ class View(Saved, Widget):
     # ---- what the page is given
 
     def _columns_of(self) -> Columns:
-        trace = replace(structure(self.tape), wrong=self.wrong is not None)
+        trace = replace(Gather(self.tape).structure(), wrong=self.wrong is not None)
         return Columns(trace, trace.folds, self._grid_numbers())
 
     def _lists(self) -> dict[str, Any]:
@@ -247,8 +250,8 @@ class View(Saved, Widget):
         return self.tape.names.given(a) or same or a.label
 
     def _level_traits(self) -> dict[str, Any]:
-        self._found = levels(self.tape, self._retrace, self._seeds)
-        meta, data = self._columns.levels(self._found)
+        self._found = Gather(self.tape, self._retrace, self._seeds).levels()
+        meta, data, *_ = self._columns.side(self._found)
         return {"levels_meta": meta, "levels": data}
 
     # ---- from Python
@@ -375,8 +378,8 @@ class View(Saved, Widget):
             adjoint, note = None, clean_lines(f"No adjoint: {error}")
         found: dict[str, Any] = {"frame": frame.to_json(), "value": {**value, "note": note}, "adjoint": None}
         if adjoint is not None:
-            found["adjoint"] = _sized(adjoint)
-            blobs.append(adjoint["cells"].tobytes())
+            found["adjoint"], drawn = adjoint
+            blobs.append(drawn.tobytes())
         element = tuple(int(i) for i in asked.get("element") or ())
         if element and len(element) == numbers.ndim and all(0 <= i < n for i, n in zip(element, numbers.shape)):
             found["number"] = json_number(float(numbers[element])) if known[element] else None
@@ -412,7 +415,7 @@ class View(Saved, Widget):
     def _findings(self, asked: Mapping[str, Any]) -> tuple[Any, list[bytes]]:
         cells.give_way()
         if self.wrong is not None:
-            return {**NOTHING.to_json(), "again": False}, []
+            return {**Verdict(()).to_json(), "again": False}, []
         self._said = found = self._verdict(None if asked.get("all") else PATIENT)
         self.refresh_still()
         said = found.to_json()
@@ -468,7 +471,11 @@ class View(Saved, Widget):
         if self._said is None and self.wrong is None and len(self.tape.events) <= SHORT:
             with memory.LOCK, memory.unrecorded():
                 self._said = self._verdict(SHORT)
-        return still_of(self._columns.trace, self._found, self.wrong, self._said, most)
+        trace, wrong = self._columns.trace, self.wrong
+        trace = trace if self._found is None else with_levels(trace, self._found)
+        trace = trace if wrong is None else replace(trace, title=wrong.title, wrong=True)
+        shown = excerpt(trace, ENDS) if len(trace.events) > EVENTS else trace
+        return TapeFigure(shown, verdict=self._said).within(most)
 
 
 # ---- small parts
@@ -481,16 +488,11 @@ def _known_picture(numbers: np.ndarray, known: np.ndarray, frame: DrawnSlice) ->
     if plane.dtype.kind == "b":
         plane = plane.astype(np.int8)
     held = np.where(mask, plane, 0)
-    found = picture(held, frame, mask)
+    found, drawn = picture(held, frame, mask)
     some, every = bool(known.any()), bool(known.all())
-    said = {**_sized(found), "state": "known" if every else "partly" if some else "not kept"}
+    said = {**found, "state": "known" if every else "partly" if some else "not kept"}
     sure_cells = reduced(~mask, frame.block) == 0
-    return said, [found["cells"].tobytes(), sure_cells.astype(np.uint8).tobytes()]
-
-
-def _sized(found: Mapping[str, Any]) -> dict[str, Any]:
-    cells = found["cells"]
-    return {"rows": cells.shape[0], "columns": cells.shape[1], **{k: v for k, v in found.items() if k != "cells"}}
+    return said, [drawn.tobytes(), sure_cells.astype(np.uint8).tobytes()]
 
 
 def _numbers(index: int | Sequence[int]) -> list[int]:

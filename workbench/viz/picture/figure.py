@@ -17,7 +17,7 @@ from ..data.marks import LIGHT
 from ..data.text import clean_lines, sentence, text_width
 from ..data.trace import Trace
 from .marks import Scene
-from .scene import draw
+from .scene import Picture
 from .svg import THEMES, data_uri, quoted, render
 from .table import ROW_LIMIT, Row, event_rows, html_table, table
 from .window import MARK_BUDGET
@@ -55,7 +55,7 @@ class TapeFigure:
     @property
     def html(self) -> str:
         """Every finding, the picture as an image, and the table folded behind it."""
-        return self._page(self.svg, html_table(self.trace, rows=self._event_rows, against=self.against))
+        return self._page(self.svg, html_table(self.trace, self._event_rows, ROW_LIMIT, self.against))
 
     def within(self, most: int) -> tuple[str, str]:
         """Text and HTML that take at most `most` bytes in a notebook: fewer columns and rows, no ids.
@@ -67,7 +67,7 @@ class TapeFigure:
             while True:
                 few = event_rows(self.trace, rows, against=self.against)
                 text = self._table(few, rows)
-                html = self._page(self._drawn(marks, False), html_table(self.trace, rows, few, against=self.against))
+                html = self._page(self._drawn(marks, False), html_table(self.trace, few, rows, self.against))
                 if len(json.dumps([text, html])) <= most or marks < 50:
                     break
                 marks, rows = marks // 2, rows // 2
@@ -77,7 +77,7 @@ class TapeFigure:
         return text, html if len(html) <= most else f"<p>{quoted(said[:1000])}</p>"
 
     def _drawn(self, marks: int, ids: bool = True) -> str:
-        return render(draw(self.trace, marks, self.against), self.theme, ids)
+        return render(Picture(self.trace, marks, self.against).drawn(), self.theme, ids)
 
     def _sentences(self) -> list[str]:
         """The sentences about two passes, besides the findings."""
@@ -86,7 +86,7 @@ class TapeFigure:
 
     def _table(self, rows: list[Row], limit: int = ROW_LIMIT) -> str:
         verdict = "" if self.verdict is None else self.verdict.text(adjoint_range(self.trace))
-        return table(self.trace, limit, rows, against=self.against, verdict=verdict, said=self._sentences())
+        return table(self.trace, rows, limit, self.against, verdict, self._sentences())
 
     def _page(self, svg: str, tables: str) -> str:
         said = " ".join(["", *self.against.said]) if self.against is not None else ""

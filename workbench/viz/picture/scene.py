@@ -28,13 +28,11 @@ WEDGE_LEFT = 84.4  # where it begins in the legend
 SIGNS = Path(__file__).with_name("legend.svg").read_text("utf-8")
 
 
-def draw(trace: Trace, budget: int = MARK_BUDGET, against: PassComparison | None = None) -> Scene:
-    """The whole picture; `against`: with the other pass over it, whose columns `trace` must have."""
-    return Picture(trace, budget, against).drawn()
-
-
 class Picture:
-    """A picture before it is drawn: its rows of launches on a `page` so wide. Its other arguments are as of `draw`."""
+    """A picture before it is drawn: its rows of launches on a `page` so wide.
+
+    against   the other pass, to draw over it, whose columns `trace` must have.
+    """
 
     def __init__(
         self, trace: Trace, budget: int = MARK_BUDGET, against: PassComparison | None = None, page: float = PAGE

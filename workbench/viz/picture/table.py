@@ -30,19 +30,12 @@ Row = tuple[tuple[str, ...], ...]
 
 
 def table(
-    trace: Trace,
-    limit: int = ROW_LIMIT,
-    rows: Sequence[Row] | None = None,
-    against: PassComparison | None = None,
-    verdict: str = "",
-    said: Sequence[str] = (),
+    trace: Trace, rows: Sequence[Row], limit: int, against: PassComparison | None, verdict: str, said: Sequence[str]
 ) -> str:
-    """The whole tape as aligned plain text. At most `limit` events and allocations have a row of their own.
+    """The whole tape as aligned plain text, with these rows of events and at most `limit` of allocations.
 
-    `rows` are the event rows, if the caller has them already; `against`: the two passes that they are about, `said`:
-    sentences about both; `verdict` is the text of the findings.
+    `against`: the two passes that they are about, `said`: sentences about both; `verdict` is the text of the findings.
     """
-    rows = event_rows(trace, limit, against) if rows is None else rows
     head = f"{clean(trace.title)}  {trace.summary}"
     if trace.seeds:
         head += f"    seed  {clean(trace.seed_text)}"
@@ -51,11 +44,8 @@ def table(
     return "\n\n".join(parts)
 
 
-def html_table(
-    trace: Trace, limit: int = ROW_LIMIT, rows: Sequence[Row] | None = None, against: PassComparison | None = None
-) -> str:
+def html_table(trace: Trace, rows: Sequence[Row], limit: int, against: PassComparison | None) -> str:
     """The same rows as two HTML tables with captions and header cells."""
-    rows = event_rows(trace, limit, against) if rows is None else rows
     events = _html("Events in the order they ran", _head(against), rows)
     return events + _html("Memory and its names", MEMORY_HEAD, memory_rows(trace, limit))
 
@@ -151,7 +141,7 @@ def _named(track: AllocationTrack, touch: TouchMark | NameRange) -> str:
     return f"{clean(touch.name)}{where}{' strided' if touch.strided else ''}"
 
 
-def memory_rows(trace: Trace, limit: int = ROW_LIMIT) -> list[Row]:
+def memory_rows(trace: Trace, limit: int) -> list[Row]:
     """One row per allocation with every name and its range."""
     rows: list[Row] = []
     for track in trace.allocations[:limit]:
