@@ -207,16 +207,16 @@ class ReaderBase:
         fn = self.frame.fn
         if name in fn.__code__.co_freevars and fn.__closure__:
             cell = fn.__closure__[fn.__code__.co_freevars.index(name)]
-            return self.lookups.attribute(cell, "cell_contents", found)
+            return self.lookups.link("attribute", cell, "cell_contents", found)
         for holder in () if python_names.is_ours(fn) else (fn.__globals__, vars(builtins)):
             if name in holder:
-                return self.lookups.item(holder, name, found)
-            self.lookups.absent(holder, name)
+                return self.lookups.link("item", holder, name, found)
+            self.lookups.link("presence", holder, name, False)
 
     def custom(self, f: Func) -> bool:
         """True if a func has an adjoint or a replay of its own."""
         for slot in ("grad", "replay"):
-            self.lookups.attribute(f, slot, getattr(f, slot))
+            self.lookups.link("attribute", f, slot, getattr(f, slot))
         return f.custom
 
     def python_object(self, node: ast.expr) -> Any:
@@ -224,7 +224,7 @@ class ReaderBase:
         if isinstance(node, ast.Attribute):
             base = self.python_object(node.value)
             if (found := getattr(base, node.attr, None)) is not None:
-                self.lookups.attribute(base, node.attr, found)
+                self.lookups.link("attribute", base, node.attr, found)
             return found
         if isinstance(node, ast.Subscript) and isinstance(node.slice, ast.Constant):
             base, k = self.python_object(node.value), node.slice.value

@@ -556,7 +556,7 @@ class Calls(ReaderBase):
         except TypeError as e:
             raise self.error(f"`{fn.__name__}`: {e}", "arguments", node, f"It is {fn.__name__}{signature}.") from None
         if len(bound.arguments) < len(signature.parameters):
-            self.lookups.attribute(fn, "__defaults__", fn.__defaults__)
+            self.lookups.link("attribute", fn, "__defaults__", fn.__defaults__)
         bound.apply_defaults()
         return dict(bound.arguments)
 

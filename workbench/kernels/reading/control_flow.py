@@ -235,10 +235,9 @@ class ControlFlowReader(ReaderBase):
                 text = "the bounds of a range are integers of one type"
                 why = f"This one is {v.type}" + ("" if v is values[0] else f", the first is {values[0].type}") + "."
                 raise KernelError(text, slug="range-type", where=self.where(arg), why=why, instead="range(int(n))")
-        zero, one = (lambda n: self.typed(n, values[0].type))(0), None
-        start, stop = (zero, values[0]) if len(values) == 1 else values[:2]
-        one = values[2] if len(values) == 3 else self.typed(1, start.type)
-        return start, stop, one
+        number = values[0].type
+        start, stop = (self.typed(0, number), values[0]) if len(values) == 1 else values[:2]
+        return start, stop, values[2] if len(values) == 3 else self.typed(1, number)
 
     def visit_While(self, node: ast.While) -> None:
         if node.orelse:
@@ -359,9 +358,8 @@ class OpenLoop:
         self.unsure: set[str] = set()  # of these: names that have no value where the loop does not turn
         self.bounds: tuple[ir.Value, ...] = ()
         self.lost: dict[str, Any] = {}
-        self.earlier: dict[
-            str, tuple[CarriedSlot, Any, list[CarriedSlot]]
-        ] = {}  # names of the turn before: had, tree, leaves
+        # Names of the turn before: had, tree, leaves.
+        self.earlier: dict[str, tuple[CarriedSlot, Any, list[CarriedSlot]]] = {}
         reader.merges += 1
         self.merge = reader.merges
         for slot in self.slots:
@@ -419,10 +417,8 @@ class OpenLoop:
 
     def hand_on(self, name: str) -> None:
         """At the end of a turn: carry a name, first assigned in the loop, into the next turn."""
-        found, (had, _, slots) = (
-            tile_sharing.present_tiles(self.reader, self.reader.state.names[name]),
-            self.earlier[name],
-        )
+        found = tile_sharing.present_tiles(self.reader, self.reader.state.names[name])
+        had, _, slots = self.earlier[name]
         if isinstance(found, Unusable) and not isinstance(found, Guarded):
             raise found.error(None)
         end = self.with_earlier(name, found if isinstance(found, Guarded) else Guarded(self.unbound(name), True, found))
@@ -521,13 +517,11 @@ class OpenLoop:
             self.lost[name] = Unusable(lambda at: array_choice(name, self.where, at))
         elif isinstance(tree, Unusable):  # of a guarded name flag and value are values of the last turn
             self.lost[name] = Unusable(tree.error) if isinstance(tree, Guarded) else tree
-        elif self.runs and self.reader.read_outside(name, self.node):
-            self.add(name, tree)
-        elif self.reader.read_outside(name, self.node):
-            self.add(name, tree)
-            self.unsure.add(name)
-        else:
+        elif not self.reader.read_outside(name, self.node):
             self.lost[name] = Unusable(self.unbound(name))
+        else:
+            self.add(name, tree)
+            self.unsure.update(() if self.runs else (name,))
 
     def turned(self) -> ir.Value:
         """The condition (bool value) that the loop made at least one turn."""

@@ -244,7 +244,7 @@ class Reader(ControlFlowReader, Places, Calls, LiteralsReader):
             if isinstance(found, Refused):
                 text = f"`{found.__name__}` of NVIDIA Warp is not in the kernel language"
                 raise self.error(text, "refused-builtin", node, found.__doc__ or "")
-            self.lookups.attribute(base, node.attr, found)
+            self.lookups.link("attribute", base, node.attr, found)
             return found
         except AttributeError:
             reason = ops.why_refused(node.attr)

@@ -62,16 +62,14 @@ class Places(ReaderBase):
 
     def partly(self, node: ast.expr) -> Any:
         """Like `visit`, but an element of an array of structs is not loaded yet: one field may be all that is read."""
-        if isinstance(node, ast.Subscript) and not is_gradient(self, node.value):
-            base = self.partly(node.value)
-            with self.at(node):
-                found = self.item(base, node)
-                return found if isinstance(found, Fields) else self.loaded(found)
-        if isinstance(node, ast.Attribute):
-            with self.at(node):
-                found = self.attribute(self.partly(node.value), node)
-                return found if isinstance(found, Fields) else self.loaded(found)
-        return self.visit(node)
+        if not isinstance(node, ast.Attribute | ast.Subscript):
+            return self.visit(node)
+        if isinstance(node, ast.Subscript) and is_gradient(self, node.value):
+            return self.visit(node)
+        base = self.partly(node.value)
+        with self.at(node):
+            found = self.attribute(base, node) if isinstance(node, ast.Attribute) else self.item(base, node)
+            return found if isinstance(found, Fields) else self.loaded(found)
 
     def loaded(self, x: Meaning) -> Any:
         """The value of an array element; anything else as it is."""
@@ -444,10 +442,7 @@ class Places(ReaderBase):
             return (range(start + pick.start, start + pick.stop, pick.step),)
         if isinstance(pick, int):
             return (start + pick,)
-        at = pick
-        if not self.facts.non_negative(pick):
-            at = self.builder.emit(memory.WRAP, pick, self.typed(len(base.pick[0]), pick.type))
-        return (ops.binary("+", at, self.typed(start, pick.type)),)
+        return (ops.binary("+", self.component_index(pick, len(base.pick[0])), self.typed(start, pick.type)),)
 
     def cell(self, place: Meaning, option: ArrayView | Local) -> ArrayView | ComponentCells | LocalPart:
         """The element, or the components of one, in one of the arrays that it may be in."""

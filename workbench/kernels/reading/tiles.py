@@ -7,7 +7,6 @@ from __future__ import annotations
 
 import ast
 import functools
-import inspect
 import math
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -23,7 +22,6 @@ from ..row import Row, arity
 from ..types import Composite, Tile, TileOf, bool_, float16, float32, int32, matrix, scalar_of, vector
 from .base import READERS, Meaning, ReaderBase, reads
 from .declare import Func
-from .func_grad import call_custom
 from .lower_bounds import static_int
 from .overload_calls import overload
 from .scope import StructParts, describe, is_literal, leaves, rebuild
@@ -104,8 +102,10 @@ def read_tile_zeros(reader: ReaderBase, node: ast.Call, shape: Meaning, dtype: M
     return as_tile(type, iter(parts))
 
 
-@reads(TILES["tile_full"])
-def read_tile_full(reader: ReaderBase, node: ast.Call, shape: Meaning, value: Meaning, dtype: Meaning = None) -> Any:
+@reads(TILES["tile_full"], TILES["tile_from_thread"])
+def read_tile_full(
+    reader: ReaderBase, node: ast.Call, shape: Meaning, value: Meaning, dtype: Meaning = None, thread_idx: Meaning = 0
+) -> Any:
     dims = tile_dims(reader, shape, node)
     if dtype is None or isinstance(value, StructParts):
         return filled_with(reader, dims, value if isinstance(value, StructParts) else reader.value(value), node)
@@ -115,11 +115,6 @@ def read_tile_full(reader: ReaderBase, node: ast.Call, shape: Meaning, value: Me
     if number.type is not scalar_of(dtype):
         number = ops.convert(scalar_of(dtype), number)
     return filled_with(reader, dims, number, node)
-
-
-@reads(TILES["tile_from_thread"])
-def read_tile_from_thread(reader: ReaderBase, node: ast.Call, shape: Meaning, value: Meaning, **_: Meaning) -> Any:
-    return read_tile_full(reader, node, shape, value)
 
 
 @reads(TILES["tile_arange"])
@@ -306,14 +301,7 @@ def call_of_values(reader: ReaderBase, callee: Meaning, args: list[Any], node: a
         made = call_lambda(reader, callee, args, node)
     elif isinstance(callee, Func):
         f: Func = overload(reader, callee, args, {}, node)
-        try:
-            bound = inspect.signature(f.fn).bind(*args)
-        except TypeError as e:
-            raise reader.error(f"`{f.key}`: {e}", "arguments", node) from None
-        if reader.custom(f) and not any(frame.fn in (f.grad, f.replay) for frame in reader.frames):
-            made = call_custom(reader, f, dict(bound.arguments), node)
-        else:
-            made = reader.inlined(f.fn, dict(bound.arguments), node)
+        made = reader.call_bound(f, reader.bound(f.fn, args, {}, node), node)
     elif (isinstance(callee, Row) and arity(callee) in (None, len(args))) or callee in ops.BUILTINS.values():
         assert callable(callee)
         made = callee(*args)
