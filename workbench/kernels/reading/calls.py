@@ -289,8 +289,7 @@ class Calls(ReaderBase):
         return args + [named[k] for k in order[len(args) :]]
 
     def cast(self, type: T.Scalar, node: ast.Call) -> Any:
-        given = self.exactly(1, node) if node.args or node.keywords else [0]
-        x = given[0]
+        (x,) = self.exactly(1, node) if node.args or node.keywords else [0]
         if is_literal(x):
             return self.literal_cast(type, x)
         if is_address(x) and type in addresses.NUMBERS:
@@ -307,7 +306,7 @@ class Calls(ReaderBase):
             return constant(type, bool(x))
         if isinstance(x, float):
             return ops.convert(type, self.value(np.float64(x)))
-        return constant(type, wrapped(int(x), type))
+        return constant(type, int(np.uint64(int(x) % 2**64).astype(type.numpy)))
 
     @reads(T.vector)
     def call_vector(self, node: ast.Call) -> Any:
@@ -587,12 +586,6 @@ class Calls(ReaderBase):
 
 def is_number_type(x: type) -> bool:
     return x in (int, float, bool) or issubclass(x, np.generic)
-
-
-def wrapped(n: int, type: T.Scalar) -> int:
-    """An integer modulo the range of its type."""
-    n &= (1 << type.bits) - 1
-    return n - (1 << type.bits) if type.kind == "i" and n >> (type.bits - 1) else n
 
 
 def type_of_value(x: Meaning) -> T.Type | None:

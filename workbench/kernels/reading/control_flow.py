@@ -123,9 +123,8 @@ class ControlFlowReader(ReaderBase):
         self.state = State(names, cells)
         if not join.pairs and not any(region.body for region in regions):
             return result
-        regions[0].results, regions[1].results = (
-            (tuple(side) for side in zip(*join.pairs, strict=True)) if join.pairs else ((), ())
-        )
+        join.then.results = tuple(a for a, _ in join.pairs)
+        join.other.results = tuple(b for _, b in join.pairs)
         with self.at(node):
             stmt = self.builder.append(control.IF, (condition,), [p[0].type for p in join.pairs], regions)
         self.merges += 1
@@ -203,10 +202,8 @@ class ControlFlowReader(ReaderBase):
 
     def range_bounds(self, node: ast.expr) -> tuple[ir.Value, ir.Value, ir.Value]:
         """Start, stop and step of `range(...)`, or of the range that `reversed(range(...))` runs over."""
-        backwards = isinstance(node, ast.Call) and self.python_object(node.func) is reversed and len(node.args) == 1
-        if not backwards:
+        if not (isinstance(node, ast.Call) and self.python_object(node.func) is reversed and len(node.args) == 1):
             return self.plain_range(node)
-        assert isinstance(node, ast.Call)
         start, stop, step = self.plain_range(node.args[0])
         with self.at(node):
             fixed = [n for n in map(static_int, (start, stop, step)) if n is not None]

@@ -216,8 +216,7 @@ class Refused(Marker):
     def __or__(self, other: object) -> Any:
         return typing.Union[self, other]  # noqa: UP007  as a type, in an annotation
 
-    def __ror__(self, other: object) -> Any:
-        return typing.Union[other, self]  # noqa: UP007
+    __ror__ = __or__
 
     def __instancecheck__(self, value: object) -> bool:
         return False

@@ -33,7 +33,7 @@ from .lookups import Lookups
 from .optional_arrays import NONE, MissingArrays, not_given
 from .scope import ArrayView, Fields, StructParts, Unusable, describe, is_array, is_literal, local_keys
 from .subscripts import Places
-from .tile_parts import is_tile, negated, tile_binary
+from .tile_parts import is_tile, per_part, tile_binary
 from .tile_sharing import present_tiles, tiles_copied
 
 UNARY = {"USub": "-", "UAdd": "+", "Invert": "~", "Not": "not"}
@@ -62,8 +62,7 @@ def read(
 
     Raises KernelError.
     """
-    reader = Reader(gaps)
-    return reader.kernel(fn, name or fn.__name__, generic_types or {})
+    return Reader(gaps).kernel(fn, name or fn.__name__, generic_types or {})
 
 
 class Reader(ControlFlowReader, Places, Calls, LiteralsReader):
@@ -293,7 +292,7 @@ class Reader(ControlFlowReader, Places, Calls, LiteralsReader):
         if is_literal(x) and not isinstance(x, bool) and (sign != "~" or isinstance(x, int)):
             return -x if sign == "-" else ~int(x) if sign == "~" else x
         if isinstance(x, StructParts) and is_tile(x) and sign == "-":
-            return negated(x)
+            return per_part(x, lambda part: ops.unary("-", part))
         return ops.unary(sign, self.value(x))
 
     def visit_Compare(self, node: ast.Compare) -> Any:

@@ -7,6 +7,7 @@ makes a new value of the whole and rebinds the name, however deep the part lies.
 from __future__ import annotations
 
 import ast
+import math
 from collections.abc import Callable
 from dataclasses import dataclass
 from types import ModuleType
@@ -25,10 +26,10 @@ from .cuts import extent, narrowed, picked_along
 from .func_grad import gradient_assigned, gradient_place, gradient_read, is_gradient, refuse_gradient_assigned
 from .indexed_arrays import indexed_attribute, indexed_element, indexed_item, is_indexed
 from .liveness import IN_PLACE_TILES
-from .local_arrays import local_slot, local_value
+from .local_arrays import local_value, store_local
 from .lower_bounds import static_int
 from .scope import ArrayView, Choice, Fields, Local, LocalPart, Part, Shape, StructParts, Unusable, describe, is_array
-from .tile_parts import is_tile, tile_attribute, tile_read, tile_slot
+from .tile_parts import is_tile, number_of, tile_read, tile_slot
 from .tile_sharing import has_tiles, present_tiles, put_name, refuse_shared, shared
 
 NAMES = {"x": 0, "y": 1, "z": 2, "w": 3}
@@ -114,7 +115,8 @@ class Places(ReaderBase):
         if is_array(base):
             return self.array_attribute(base, node)
         if is_tile(base) and node.attr in ("dtype", "shape", "size"):
-            return tile_attribute(base.type, node.attr)
+            dims = base.type.dims
+            return {"dtype": number_of(base.type), "shape": dims, "size": math.prod(dims)}[node.attr]
         if is_indexed(base):
             return indexed_attribute(self, base, node)
         if isinstance(base, StructParts):
@@ -428,7 +430,9 @@ class Places(ReaderBase):
 
     def own(self, found: Meaning) -> Any:
         """A complete element of an array made in the kernel is written like part of any other local."""
-        return local_slot(self, found) if isinstance(found, Local) and found.type.ndim == 0 else found
+        if not isinstance(found, Local) or found.type.ndim:
+            return found
+        return LocalPart(lambda: local_value(self, found), lambda v: store_local(self, found, v))
 
     def composite(self, type: Meaning, node: ast.expr) -> Composite:
         if not isinstance(type, Composite):

@@ -63,22 +63,15 @@ def call_tile(reader: ReaderBase, builtin: TileBuiltin, node: ast.Call) -> Any:
     names = [a.split("=")[0] for a in builtin.arguments.replace(", ...", "").split(", ") if a]
     if "..." in builtin.arguments or builtin.__name__ == "tile_arange":
         return read(reader, node)
-    given: dict[str, ast.expr] = {}
-    for k, arg in enumerate(node.args):
-        given[names[k] if k < len(names) else f"#{k}"] = arg
-    for keyword in node.keywords:
-        given[str(keyword.arg)] = keyword.value
+    places = [*names, *(f"#{k}" for k in range(len(node.args)))]
+    given = dict(zip(places, node.args, strict=False)) | {str(k.arg): k.value for k in node.keywords}
     allowed = {*names, *_IGNORED, *({"bounds_check"} if {"a", "offset"} <= {*names} else ())}
-    needed = [a for a in builtin.arguments.split(", ") if a and "=" not in a]
-    odd = [n for n in given if n not in allowed]
-    if odd or any(n not in given for n in needed):
+    needed = {a for a in builtin.arguments.split(", ") if a and "=" not in a}
+    if not needed <= given.keys() <= allowed:
         text = f"`{builtin.__name__}` does not take these arguments"
         raise reader.error(text, "arguments", node, f"It is {builtin.__name__}({builtin.arguments}).")
-    named = {n: (a, tile_argument_value(reader, n, a)) for n, a in given.items()}
-    for name in _IGNORED:
-        if name not in names:
-            named.pop(name, None)
-    values = {_PLAIN.get(n, n): v for n, (_, v) in named.items()}
+    named = {n: tile_argument_value(reader, n, a) for n, a in given.items()}
+    values = {_PLAIN.get(n, n): v for n, v in named.items() if n in names or n not in _IGNORED}
     whole = names[0] if builtin.__name__ in PER_PART else ""
     if not isinstance(values.get(whole), StructParts):
         return read(reader, node, **values)
@@ -224,9 +217,11 @@ def read_tile_broadcast(reader: ReaderBase, node: ast.Call, a: Meaning, shape: M
     return reader.builder.emit(tiles.BROADCAST, v, attr=type)
 
 
-@reads(TILES["tile_transpose"])
-def read_tile_transpose(reader: ReaderBase, node: ast.Call, a: Meaning) -> ir.Value:
-    return reader.builder.emit(tiles.TRANSPOSE, tile_value(reader, a, node))
+@reads(TILES["tile_transpose"], row=tiles.TRANSPOSE)
+@reads(TILES["tile_scan_inclusive"], row=tile_algebra.SCAN, attr=(True, False))
+@reads(TILES["tile_scan_exclusive"], row=tile_algebra.SCAN, attr=(False, False))
+def read_tile_row(reader: ReaderBase, node: ast.Call, a: Meaning, row: Row, attr: Any = None) -> ir.Value:
+    return reader.builder.emit(row, tile_value(reader, a, node), attr=attr)
 
 
 @reads(TILES["tile_astype"])
@@ -397,12 +392,6 @@ def axis_of(reader: ReaderBase, axis: Meaning, type: Tile | TileOf, node: ast.AS
     if k is None or not -rank <= k < rank:
         raise reader.error(f"{type} has no axis {axis}", "tile-shape", node, "", "axis=0")
     return k % rank
-
-
-@reads(TILES["tile_scan_inclusive"], inclusive=True)
-@reads(TILES["tile_scan_exclusive"], inclusive=False)
-def read_tile_scan(reader: ReaderBase, node: ast.Call, a: Meaning, inclusive: bool) -> ir.Value:
-    return reader.builder.emit(tile_algebra.SCAN, tile_value(reader, a, node), attr=(inclusive, False))
 
 
 # ---- matrices
