@@ -54,7 +54,6 @@ from .scope import (
     is_array,
     is_literal,
 )
-from .source import source
 from .subscripts import chosen_cell
 from .tile_parts import is_tile
 from .tile_sharing import refuse_read_beside, shared
@@ -148,13 +147,6 @@ class Calls(ReaderBase):
         ours = f"wb.{name}(...)" if name in ops.BUILTINS else "a func or a builtin"
         return self.error(f"`{name}` cannot be called in a kernel", "not-callable", node, OUTSIDE, ours)
 
-    def arguments(self, node: ast.Call) -> list[Any]:
-        if node.keywords:
-            raise self.error(
-                "this takes no named arguments", "arguments", node.keywords[0].value, "", "the value alone"
-            )
-        return [self.visit(a) for a in node.args]
-
     # ---- launch, printing, static
 
     @reads(declare.tid)
@@ -216,12 +208,6 @@ class Calls(ReaderBase):
         """`type(a)(0.5)`: a literal in the type of `a`, for functions of any type."""
         (x,) = self.exactly(1, node)
         return type_of_value(x) or self.value(x).type
-
-    def exactly(self, count: int, node: ast.Call) -> list[Any]:
-        given = self.arguments(node)
-        if len(given) != count:
-            raise self.error(f"this takes {count} argument{'s' * (count > 1)}, got {len(given)}", "arguments", node)
-        return given
 
     # ---- builtins
 
@@ -340,14 +326,6 @@ class Calls(ReaderBase):
         given = [self.value(self.visit(a)) for a in node.args]
         scalar = next((v.type.scalar for v in given if isinstance(v.type, (T.Scalar, T.Composite))), T.scalar_of(float))
         return self.call_type(made(scalar if T.is_float(scalar) else float), node)
-
-    def named(self, node: ast.Call, known: tuple[str, ...]) -> dict[str, Any]:
-        """The named arguments of a call that takes no others."""
-        for k in node.keywords:
-            if k.arg not in known:
-                text = f"there is no argument `{k.arg}` here"
-                raise self.error(text, "arguments", k.value, f"There are {' and '.join(known)}.")
-        return {str(k.arg): self.visit(k.value) for k in node.keywords}
 
     def copied_type(self, args: list[Any], kind: type) -> Any:
         """The type of the one composite that is to be copied; None if components are given."""
@@ -532,19 +510,6 @@ class Calls(ReaderBase):
         if isinstance(result, Unusable) or assigned_names.returned_values(self.frame.source.tree) < 2:
             return Unusable(error)
         return Guarded(error, names["$return"], result, True)
-
-    def missing_return(self, fn: Callable[..., Any], at: Where | None) -> KernelError:
-        """Names the func that was to return a value, and the line that uses it."""
-        text = source(fn)
-        what = f"`{fn.__name__}` does not return a value on every path"
-        why = f"Line {at.line} uses its value: {at.text.strip()}" if at else ""
-        instead = "a `return` with a value at its end"
-        return KernelError(what, slug="missing-return", where=text.where(text.tree, at), why=why, instead=instead)
-
-    def given(self, node: ast.Call) -> tuple[list[Any], dict[str, Any]]:
-        """The values of the arguments by place, and of those by name."""
-        args = [self.checked(self.visit(a), a) for a in node.args]
-        return args, {str(k.arg): self.checked(self.visit(k.value), k.value) for k in node.keywords}
 
     def bound(self, fn: Callable[..., Any], args: list[Any], named: dict[str, Any], node: ast.Call) -> dict[str, Any]:
         signature = inspect.signature(fn)

@@ -318,10 +318,8 @@ def resolve(fn: Callable[..., Any], around: Mapping[str, Any]) -> None:
     """
     for name, raw in fn.__annotations__.items():
         if isinstance(raw, str):
-            try:
+            with suppress(Exception):  # said with its place when the function is read
                 fn.__annotations__[name] = eval(raw, {**fn.__globals__, **around})
-            except Exception:  # noqa: BLE001  said with its place when the function is read
-                continue
 
 
 # ---- structs

@@ -39,9 +39,7 @@ class Library(Marker, Func):
     def form(self, node: ast.Call) -> Library:
         """The one of the functions of this name that a call means."""
         given = len(node.args) + len(node.keywords)
-        if self.other is not None and given >= self.other.needed:
-            return self.other
-        return self
+        return self.other if self.other is not None and given >= self.other.needed else self
 
     def handed_out(self, node: ast.Call) -> tuple[ast.expr, ...]:
         """The arguments of a call that it binds anew; none for a call that does not fit."""

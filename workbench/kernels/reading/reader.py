@@ -119,9 +119,6 @@ class Reader(ControlFlowReader, Places, Calls, LiteralsReader):
             self.builder.absent[value] = not_given(name)
         return ArrayView(value) if isinstance(type, Array) else value
 
-    def body(self) -> None:
-        self.block(self.frame.source.tree.body)
-
     # ---- statements
 
     def visit_Pass(self, node: ast.Pass) -> None:
@@ -221,10 +218,6 @@ class Reader(ControlFlowReader, Places, Calls, LiteralsReader):
             if holds or looked_at:
                 return x.tree
         raise refusal
-
-    def is_undecided(self, x: Meaning) -> bool:
-        """True for what a name can stand for and no value can: then there is none for the paths without it."""
-        return not (is_array(x) or isinstance(x, (StructParts, tuple)) or self.valued(x))
 
     def outside(self, node: ast.Name) -> Any:
         """A Python variable around the function: a constant for the kernel."""
@@ -349,9 +342,6 @@ class Reader(ControlFlowReader, Places, Calls, LiteralsReader):
                 "this call returns no value", "missing-return", node, "Its value is used here.", "return ..."
             )
         return x
-
-    def stores(self, node: ast.AST) -> tuple[set[str], set[str]]:
-        return stores.stores(node, self.changed_by)
 
 
 def _truncates(a: Meaning, b: Meaning) -> bool:

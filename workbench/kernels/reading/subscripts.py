@@ -17,7 +17,7 @@ from ...errors import KernelError
 from .. import ir, ops
 from ..ops import memory, parts, scalar, vectors
 from ..row import Row
-from ..types import Array, Composite, Matrix, Struct, Transform, Vector, float16, float32, is_int, matrix, vector
+from ..types import Array, Composite, Matrix, Struct, Transform, Vector, float16, float32, matrix, vector
 from . import hints, refused_syntax
 from .addresses import address_of
 from .base import Meaning, ReaderBase
@@ -185,12 +185,6 @@ class Places(ReaderBase):
                 raise refused_syntax.refuse(refused_syntax.name_of(n), self.where(n))
         return found
 
-    def index(self, node: ast.expr) -> ir.Value:
-        v = self.value(self.visit(node))
-        if not is_int(v.type):
-            raise self.error(f"an index is an integer, not {v.type}", "index-type", node, "", "int(...)")
-        return v
-
     def element(self, base: Part | Fields, nodes: list[ast.expr]) -> Any:
         """Rows, slices and elements; what goes beyond the axes of the array picks components."""
         taken, beyond = nodes[: base.type.ndim], nodes[base.type.ndim :]
@@ -235,13 +229,6 @@ class Places(ReaderBase):
         i = self.index(node)
         k = static_int(i)
         return i if k is None else self.component_within(k, size, node)
-
-    def component_within(self, k: int, size: int, node: ast.expr) -> int:
-        if not -size <= k < size:
-            raise self.error(
-                f"component {k} is outside the {size} there are", "component-range", node, "", f"{size - 1}"
-            )
-        return k % size
 
     def static_slice(self, node: ast.Slice, size: int) -> range:
         ends = [None if e is None else static_int(self.visit(e)) for e in (node.lower, node.upper, node.step)]
@@ -433,11 +420,6 @@ class Places(ReaderBase):
         if not isinstance(found, Local) or found.type.ndim:
             return found
         return LocalPart(lambda: local_value(self, found), lambda v: store_local(self, found, v))
-
-    def composite(self, type: Meaning, node: ast.expr) -> Composite:
-        if not isinstance(type, Composite):
-            raise self.error(f"{type} has no components", "not-indexable", node, "Vectors and matrices have.")
-        return type
 
     def inside(self, base: ComponentCells, pick: int | range | ir.Value) -> tuple[Any, ...]:
         """The pick among all components that means this one among those of a part."""

@@ -152,9 +152,8 @@ def accuracy(theirs: np.ndarray, exact: np.ndarray, noise: object, times: float 
     finite = np.isfinite(a) & np.isfinite(b)
     with np.errstate(all="ignore"):
         gap = np.where(alike, 0.0, np.where(finite, np.abs(a - b), np.inf))
-    size = float(np.max(np.abs(b[np.isfinite(b)]), initial=0.0)) or float(
-        np.max(np.abs(a[np.isfinite(a)]), initial=0.0)
-    )
+    largest = lambda v: float(np.max(np.abs(v[np.isfinite(v)]), initial=0.0))  # noqa: E731
+    size = largest(b) or largest(a)
     allowed = SLACK * eps * np.where(np.isfinite(b), np.abs(b), 0.0)
     if noise is not None:
         allowed = np.maximum(allowed, times * np.asarray(noise).reshape(b.shape))
