@@ -33,8 +33,6 @@ from .scope import FRESH, State, StructParts, Unusable, describe, is_array, is_l
 from .static_loops import static_loop
 from .tile_sharing import cell_name, has_shown, is_tile_cell
 
-FLAGS = ("$stop", "$go", "$return")
-
 
 class ControlFlowReader(ReaderBase):
     """Mixin of `Reader`: branches, loops and early exits."""
