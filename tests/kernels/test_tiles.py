@@ -403,3 +403,34 @@ def test_factors_of_float16_are_refused():
 
     with pytest.raises(wb.KernelError, match="takes float32 or float64"):
         wb.launch_tiled(k, dim=[1], inputs=[wb.ones((4, 4), dtype=wb.float16)], block_dim=32)
+
+
+@pytest.mark.parametrize("backend", BACKENDS)
+def test_a_func_of_elements_is_called_as_anywhere_else(backend):
+    """A parameter left out has its default; a func that calls itself is refused."""
+
+    @wb.func
+    def scaled(x: float, k: float = 3.0):
+        return k * x * x
+
+    @wb.func
+    def endless(x: float) -> float:
+        return endless(x)
+
+    @wb.kernel
+    def run(x: wb.array[float], y: wb.array[float]):
+        wb.tile_store(y, wb.tile_map(scaled, wb.tile_load(x, shape=4)))
+
+    @wb.kernel
+    def turns(x: wb.array[float]):
+        wb.tile_store(x, wb.tile_map(endless, wb.tile_load(x, shape=4)))
+
+    wb.config.backend = backend
+    x, y = wb.array([1.0, 2.0, 3.0, 4.0], requires_grad=True), wb.zeros(4)
+    with wb.Tape() as tape:
+        wb.launch_tiled(run, dim=[1], inputs=[x], outputs=[y], block_dim=32)
+    tape.backward(grads={y: wb.ones(4)})
+    assert y.list() == [3.0, 12.0, 27.0, 48.0]
+    assert x.grad.list() == [6.0, 12.0, 18.0, 24.0]
+    with pytest.raises(wb.KernelError, match="endless` calls itself"):
+        wb.launch_tiled(turns, dim=[1], inputs=[x], block_dim=32)

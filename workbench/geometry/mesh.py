@@ -140,15 +140,14 @@ class Mesh:
                 slug="bounds",
                 instead="indices from 0 to len(points) - 1",
             )
-        self._faces = faces.copy()
         groups = None if self.groups is None else contents(self.groups, "A Mesh is built", BEFORE)
         points = contents(self._points, "A Mesh is built", BEFORE)
         a, b, c = (points.take(faces[:, k], axis=0) for k in range(3))
         xp = module(a)
         like, before = self._points, self.tree
         self.tree = Tree(xp.fmin(xp.fmin(a, b), c), xp.fmax(xp.fmax(a, b), c), like, self._leaf_size, groups)
-        corners = stored(self._faces[self.tree.order], vec3i, like)
-        flat = stored(self._faces.reshape(-1), int32, like)
+        corners = stored(faces[self.tree.order], vec3i, like)
+        flat = stored(faces.reshape(-1), int32, like)
         if before is not None and held(self):
             self.tree.move_into(before)
             self.corners.assign(corners)

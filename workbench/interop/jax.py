@@ -9,7 +9,7 @@ from __future__ import annotations
 import inspect
 import weakref
 from collections.abc import Callable, Iterable, Sequence
-from functools import cached_property
+from functools import cache, cached_property, partial
 from typing import Any, NamedTuple
 
 import jax
@@ -191,7 +191,7 @@ class JaxFunction:
     def __init__(self, kernel: Kernel, dim: GridLike, outputs: OutputsLike):
         self.kernel, self.dim, self.outputs = kernel, dim, outputs
         self.__name__, self.__doc__ = kernel.__name__, kernel.__doc__
-        self._calls: dict[int, JaxCall] = {}  # by the number of arguments
+        self._with_outputs = cache(partial(JaxCall, "jax_kernel", kernel))  # so many of them: JAX knows each call again
 
     def __repr__(self) -> str:
         return f"<JAX function of {self.kernel!r}>"
@@ -203,9 +203,7 @@ class JaxFunction:
         given = [argument(what, where, param, arg) for param, arg in zip(params, args, strict=False)]
         dims, shapes = form(program, given if count <= len(params) else args, self.dim, self.outputs, dtype_of)
         check_writes(program, count, "A JAX array never changes.")
-        if count not in self._calls:
-            self._calls[count] = JaxCall("jax_kernel", self.kernel, len(params) - count)
-        made = self._calls[count]._call(given, Form(dims, tuple(shapes), ()))
+        made = self._with_outputs(len(params) - count)._call(given, Form(dims, tuple(shapes), ()))
         return tuple(made) if isinstance(made, list) else made
 
 
@@ -386,7 +384,6 @@ class JaxCall:
             outer = dims[: type.ndim]
             if len(outer) != type.ndim or dims[type.ndim :] not in ((), inner):
                 raise self._refuse(f"the output {name!r} is {type}, its shape would be {dims}.", "output_dims={...}")
-            check_width(type.dtype)
             found.append(tuple(int(n) for n in outer))
         return tuple(found)
 

@@ -82,8 +82,8 @@ def elements_in(reader: ReaderBase, size: ir.Value, item: int) -> Int | None:
     if made is not None and made.row is scalar.MUL:
         for one, other in (made.args, made.args[::-1]):
             if (k := static_int(one)) is not None and k % item == 0:
-                return times(reader, number_of_elements(reader, other), k // item)
-    return number_of_elements(reader, size) if item == 1 else None
+                return times(reader, counted(reader, before_casts(other)), k // item)
+    return counted(reader, size) if item == 1 else None
 
 
 def before_casts(v: ir.Value) -> ir.Value:
@@ -93,11 +93,6 @@ def before_casts(v: ir.Value) -> ir.Value:
             break
         v = v.stmt.args[0]
     return v
-
-
-def number_of_elements(reader: ReaderBase, v: ir.Value) -> Int:
-    """A number as it was before it was made one of bytes."""
-    return counted(reader, before_casts(v))
 
 
 def counted(reader: ReaderBase, n: Meaning) -> Int:

@@ -11,7 +11,13 @@ from ..lru import once_for_each
 @once_for_each
 def targets(node: ast.AST) -> list[ast.expr]:
     """Every expression that is assigned somewhere below `node`, tuples taken apart."""
-    return list(_targets(node))
+    found: list[ast.expr] = []
+    for n in _statements(node):
+        if isinstance(n, ast.Assign):
+            found += n.targets
+        elif isinstance(n, (ast.AugAssign, ast.AnnAssign, ast.For)):
+            found.append(n.target)
+    return [part for target in found for part in parts(target)]
 
 
 @once_for_each
@@ -32,18 +38,6 @@ def _statements(node: ast.AST) -> Iterator[ast.AST]:
             block = getattr(n, name, None)
             if isinstance(block, list):
                 found += block
-
-
-def _targets(node: ast.AST) -> Iterator[ast.expr]:
-    for n in _statements(node):
-        if isinstance(n, ast.Assign):
-            found = n.targets
-        elif isinstance(n, (ast.AugAssign, ast.AnnAssign, ast.For)):
-            found = [n.target]
-        else:
-            continue
-        for target in found:
-            yield from parts(target)
 
 
 def parts(target: ast.expr) -> Iterator[ast.expr]:
@@ -88,12 +82,8 @@ def _leaves(stmt: ast.stmt) -> bool:
 
 def has_break(body: Sequence[ast.stmt]) -> bool:
     """True if a `break` belongs to the loop with this body."""
-    for stmt in body:
-        if isinstance(stmt, ast.Break):
-            return True
-        if isinstance(stmt, ast.If) and (has_break(stmt.body) or has_break(stmt.orelse)):
-            return True
-    return False
+    branches = [inner for stmt in body if isinstance(stmt, ast.If) for inner in (stmt.body, stmt.orelse)]
+    return any(isinstance(stmt, ast.Break) for stmt in body) or any(map(has_break, branches))
 
 
 def returned_values(node: ast.AST) -> int:

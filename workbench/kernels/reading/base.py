@@ -16,7 +16,7 @@ from ...errors import KernelError, Where, WorkbenchError
 from .. import ir
 from ..ir import constant
 from ..ops import control
-from ..types import Composite, Handle, Small, Type
+from ..types import Composite, Handle, Small, Type, is_int
 from . import assigned_names as stores, python_names, refused_syntax
 from .conditions import Conditions
 from .declare import Func
@@ -84,13 +84,8 @@ class ReaderBase:
     value: Callable[[Any], ir.Value]
     typed: Callable[[Any, Type], Any]
     operands: Callable[[str, Any, Any], tuple[ir.Value, ir.Value]]
-    as_float: Callable[[Any], float]
     beside: Callable[[Any, Sequence[Any]], Any]
     # statements and expressions,
-    body: Callable[[], None]
-    stores: Callable[[ast.AST], tuple[set[str], set[str]]]
-    is_undecided: Callable[[Meaning], bool]
-    missing_return: Callable[[Callable[..., Any], Where | None], KernelError]
     block: Callable[[list[ast.stmt]], None]
     branch: Callable[[ast.AST | None, Any, Callable[[], Any], Callable[[], Any]], Any]
     binary: Callable[[ast.operator, Any, Any], Any]
@@ -105,24 +100,18 @@ class ReaderBase:
     write: Callable[[Any, Any, ast.expr], None]
     fitting: Callable[[Any, Any, ast.expr], Any]
     unpacked: Callable[[Any, ast.expr], list[Any]]
-    index: Callable[[ast.expr], ir.Value]
     length: Callable[[Any, int], Any]
     element: Callable[[Any, list[ast.expr]], Any]
     loaded: Callable[[Any], Any]
     own: Callable[[Any], Any]
     cell: Callable[..., Any]
     cell_parts: Callable[..., list[tuple[ArrayView, ir.Value]]]
-    composite: Callable[[Any, ast.expr], Composite]
     component: Callable[[ir.Value, tuple[Any, ...]], ir.Value]
-    component_within: Callable[[int, int, ast.expr], int]
     picked: Callable[[Composite, list[ast.expr]], tuple[Any, ...]]
     inserted: Callable[[ir.Value, tuple[Any, ...], Any], ir.Value]
     # calls
-    exactly: Callable[[int, ast.Call], list[Any]]
-    named: Callable[[ast.Call, tuple[str, ...]], dict[str, Any]]
     builtin: Callable[[Any, list[Any], ast.Call], Any]
     bound: Callable[..., dict[str, Any]]
-    given: Callable[[ast.Call], tuple[list[Any], dict[str, Any]]]
     call_bound: Callable[..., Any]
     inlined: Callable[..., Any]
     argument: Callable[[str, Any], Any]
@@ -207,16 +196,16 @@ class ReaderBase:
         fn = self.frame.fn
         if name in fn.__code__.co_freevars and fn.__closure__:
             cell = fn.__closure__[fn.__code__.co_freevars.index(name)]
-            return self.lookups.attribute(cell, "cell_contents", found)
+            return self.lookups.link("attribute", cell, "cell_contents", found)
         for holder in () if python_names.is_ours(fn) else (fn.__globals__, vars(builtins)):
             if name in holder:
-                return self.lookups.item(holder, name, found)
-            self.lookups.absent(holder, name)
+                return self.lookups.link("item", holder, name, found)
+            self.lookups.link("presence", holder, name, False)
 
     def custom(self, f: Func) -> bool:
         """True if a func has an adjoint or a replay of its own."""
         for slot in ("grad", "replay"):
-            self.lookups.attribute(f, slot, getattr(f, slot))
+            self.lookups.link("attribute", f, slot, getattr(f, slot))
         return f.custom
 
     def python_object(self, node: ast.expr) -> Any:
@@ -224,7 +213,7 @@ class ReaderBase:
         if isinstance(node, ast.Attribute):
             base = self.python_object(node.value)
             if (found := getattr(base, node.attr, None)) is not None:
-                self.lookups.attribute(base, node.attr, found)
+                self.lookups.link("attribute", base, node.attr, found)
             return found
         if isinstance(node, ast.Subscript) and isinstance(node.slice, ast.Constant):
             base, k = self.python_object(node.value), node.slice.value
@@ -281,3 +270,73 @@ class ReaderBase:
         """Write that `holds` is claimed here; nothing where that is known to be so."""
         if holds is not True:
             self.builder.emit(control.ASSERT, self.value(holds), attr=claim)
+
+    def body(self) -> None:
+        self.block(self.frame.source.tree.body)
+
+    def is_undecided(self, x: Meaning) -> bool:
+        """True for what a name can stand for and no value can: then there is none for the paths without it."""
+        return not (is_array(x) or isinstance(x, (StructParts, tuple)) or self.valued(x))
+
+    def stores(self, node: ast.AST) -> tuple[set[str], set[str]]:
+        return stores.stores(node, self.changed_by)
+
+    # ---- arguments of calls, results of funcs, indices
+
+    def arguments(self, node: ast.Call) -> list[Any]:
+        if node.keywords:
+            raise self.error(
+                "this takes no named arguments", "arguments", node.keywords[0].value, "", "the value alone"
+            )
+        return [self.visit(a) for a in node.args]
+
+    def exactly(self, count: int, node: ast.Call) -> list[Any]:
+        given = self.arguments(node)
+        if len(given) != count:
+            raise self.error(f"this takes {count} argument{'s' * (count > 1)}, got {len(given)}", "arguments", node)
+        return given
+
+    def named(self, node: ast.Call, known: tuple[str, ...]) -> dict[str, Any]:
+        """The named arguments of a call that takes no others."""
+        for k in node.keywords:
+            if k.arg not in known:
+                text = f"there is no argument `{k.arg}` here"
+                raise self.error(text, "arguments", k.value, f"There are {' and '.join(known)}.")
+        return {str(k.arg): self.visit(k.value) for k in node.keywords}
+
+    def missing_return(self, fn: Callable[..., Any], at: Where | None) -> KernelError:
+        """Names the func that was to return a value, and the line that uses it."""
+        text = source(fn)
+        what = f"`{fn.__name__}` does not return a value on every path"
+        why = f"Line {at.line} uses its value: {at.text.strip()}" if at else ""
+        instead = "a `return` with a value at its end"
+        return KernelError(what, slug="missing-return", where=text.where(text.tree, at), why=why, instead=instead)
+
+    def given(self, node: ast.Call) -> tuple[list[Any], dict[str, Any]]:
+        """The values of the arguments by place, and of those by name."""
+        args = [self.checked(self.visit(a), a) for a in node.args]
+        return args, {str(k.arg): self.checked(self.visit(k.value), k.value) for k in node.keywords}
+
+    def as_float(self, x: float) -> float:
+        try:
+            return float(x)
+        except OverflowError:
+            raise self.error("this integer is larger than any float", "literal-range", None, "", "inf") from None
+
+    def index(self, node: ast.expr) -> ir.Value:
+        v = self.value(self.visit(node))
+        if not is_int(v.type):
+            raise self.error(f"an index is an integer, not {v.type}", "index-type", node, "", "int(...)")
+        return v
+
+    def component_within(self, k: int, size: int, node: ast.expr) -> int:
+        if not -size <= k < size:
+            raise self.error(
+                f"component {k} is outside the {size} there are", "component-range", node, "", f"{size - 1}"
+            )
+        return k % size
+
+    def composite(self, type: Meaning, node: ast.expr) -> Composite:
+        if not isinstance(type, Composite):
+            raise self.error(f"{type} has no components", "not-indexable", node, "Vectors and matrices have.")
+        return type

@@ -54,7 +54,6 @@ from .scope import (
     is_array,
     is_literal,
 )
-from .source import source
 from .subscripts import chosen_cell
 from .tile_parts import is_tile
 from .tile_sharing import refuse_read_beside, shared
@@ -148,13 +147,6 @@ class Calls(ReaderBase):
         ours = f"wb.{name}(...)" if name in ops.BUILTINS else "a func or a builtin"
         return self.error(f"`{name}` cannot be called in a kernel", "not-callable", node, OUTSIDE, ours)
 
-    def arguments(self, node: ast.Call) -> list[Any]:
-        if node.keywords:
-            raise self.error(
-                "this takes no named arguments", "arguments", node.keywords[0].value, "", "the value alone"
-            )
-        return [self.visit(a) for a in node.args]
-
     # ---- launch, printing, static
 
     @reads(declare.tid)
@@ -216,12 +208,6 @@ class Calls(ReaderBase):
         """`type(a)(0.5)`: a literal in the type of `a`, for functions of any type."""
         (x,) = self.exactly(1, node)
         return type_of_value(x) or self.value(x).type
-
-    def exactly(self, count: int, node: ast.Call) -> list[Any]:
-        given = self.arguments(node)
-        if len(given) != count:
-            raise self.error(f"this takes {count} argument{'s' * (count > 1)}, got {len(given)}", "arguments", node)
-        return given
 
     # ---- builtins
 
@@ -289,8 +275,7 @@ class Calls(ReaderBase):
         return args + [named[k] for k in order[len(args) :]]
 
     def cast(self, type: T.Scalar, node: ast.Call) -> Any:
-        given = self.exactly(1, node) if node.args or node.keywords else [0]
-        x = given[0]
+        (x,) = self.exactly(1, node) if node.args or node.keywords else [0]
         if is_literal(x):
             return self.literal_cast(type, x)
         if is_address(x) and type in addresses.NUMBERS:
@@ -307,7 +292,7 @@ class Calls(ReaderBase):
             return constant(type, bool(x))
         if isinstance(x, float):
             return ops.convert(type, self.value(np.float64(x)))
-        return constant(type, wrapped(int(x), type))
+        return constant(type, int(np.uint64(int(x) % 2**64).astype(type.numpy)))
 
     @reads(T.vector)
     def call_vector(self, node: ast.Call) -> Any:
@@ -341,14 +326,6 @@ class Calls(ReaderBase):
         given = [self.value(self.visit(a)) for a in node.args]
         scalar = next((v.type.scalar for v in given if isinstance(v.type, (T.Scalar, T.Composite))), T.scalar_of(float))
         return self.call_type(made(scalar if T.is_float(scalar) else float), node)
-
-    def named(self, node: ast.Call, known: tuple[str, ...]) -> dict[str, Any]:
-        """The named arguments of a call that takes no others."""
-        for k in node.keywords:
-            if k.arg not in known:
-                text = f"there is no argument `{k.arg}` here"
-                raise self.error(text, "arguments", k.value, f"There are {' and '.join(known)}.")
-        return {str(k.arg): self.visit(k.value) for k in node.keywords}
 
     def copied_type(self, args: list[Any], kind: type) -> Any:
         """The type of the one composite that is to be copied; None if components are given."""
@@ -534,19 +511,6 @@ class Calls(ReaderBase):
             return Unusable(error)
         return Guarded(error, names["$return"], result, True)
 
-    def missing_return(self, fn: Callable[..., Any], at: Where | None) -> KernelError:
-        """Names the func that was to return a value, and the line that uses it."""
-        text = source(fn)
-        what = f"`{fn.__name__}` does not return a value on every path"
-        why = f"Line {at.line} uses its value: {at.text.strip()}" if at else ""
-        instead = "a `return` with a value at its end"
-        return KernelError(what, slug="missing-return", where=text.where(text.tree, at), why=why, instead=instead)
-
-    def given(self, node: ast.Call) -> tuple[list[Any], dict[str, Any]]:
-        """The values of the arguments by place, and of those by name."""
-        args = [self.checked(self.visit(a), a) for a in node.args]
-        return args, {str(k.arg): self.checked(self.visit(k.value), k.value) for k in node.keywords}
-
     def bound(self, fn: Callable[..., Any], args: list[Any], named: dict[str, Any], node: ast.Call) -> dict[str, Any]:
         signature = inspect.signature(fn)
         if any(p.kind in (p.VAR_POSITIONAL, p.VAR_KEYWORD) for p in signature.parameters.values()):
@@ -556,7 +520,7 @@ class Calls(ReaderBase):
         except TypeError as e:
             raise self.error(f"`{fn.__name__}`: {e}", "arguments", node, f"It is {fn.__name__}{signature}.") from None
         if len(bound.arguments) < len(signature.parameters):
-            self.lookups.attribute(fn, "__defaults__", fn.__defaults__)
+            self.lookups.link("attribute", fn, "__defaults__", fn.__defaults__)
         bound.apply_defaults()
         return dict(bound.arguments)
 
@@ -587,12 +551,6 @@ class Calls(ReaderBase):
 
 def is_number_type(x: type) -> bool:
     return x in (int, float, bool) or issubclass(x, np.generic)
-
-
-def wrapped(n: int, type: T.Scalar) -> int:
-    """An integer modulo the range of its type."""
-    n &= (1 << type.bits) - 1
-    return n - (1 << type.bits) if type.kind == "i" and n >> (type.bits - 1) else n
 
 
 def type_of_value(x: Meaning) -> T.Type | None:

@@ -33,8 +33,6 @@ from .scope import FRESH, State, StructParts, Unusable, describe, is_array, is_l
 from .static_loops import static_loop
 from .tile_sharing import cell_name, has_shown, is_tile_cell
 
-FLAGS = ("$stop", "$go", "$return")
-
 
 class ControlFlowReader(ReaderBase):
     """Mixin of `Reader`: branches, loops and early exits."""
@@ -123,9 +121,8 @@ class ControlFlowReader(ReaderBase):
         self.state = State(names, cells)
         if not join.pairs and not any(region.body for region in regions):
             return result
-        regions[0].results, regions[1].results = (
-            (tuple(side) for side in zip(*join.pairs, strict=True)) if join.pairs else ((), ())
-        )
+        join.then.results = tuple(a for a, _ in join.pairs)
+        join.other.results = tuple(b for _, b in join.pairs)
         with self.at(node):
             stmt = self.builder.append(control.IF, (condition,), [p[0].type for p in join.pairs], regions)
         self.merges += 1
@@ -203,10 +200,8 @@ class ControlFlowReader(ReaderBase):
 
     def range_bounds(self, node: ast.expr) -> tuple[ir.Value, ir.Value, ir.Value]:
         """Start, stop and step of `range(...)`, or of the range that `reversed(range(...))` runs over."""
-        backwards = isinstance(node, ast.Call) and self.python_object(node.func) is reversed and len(node.args) == 1
-        if not backwards:
+        if not (isinstance(node, ast.Call) and self.python_object(node.func) is reversed and len(node.args) == 1):
             return self.plain_range(node)
-        assert isinstance(node, ast.Call)
         start, stop, step = self.plain_range(node.args[0])
         with self.at(node):
             fixed = [n for n in map(static_int, (start, stop, step)) if n is not None]
@@ -235,10 +230,9 @@ class ControlFlowReader(ReaderBase):
                 text = "the bounds of a range are integers of one type"
                 why = f"This one is {v.type}" + ("" if v is values[0] else f", the first is {values[0].type}") + "."
                 raise KernelError(text, slug="range-type", where=self.where(arg), why=why, instead="range(int(n))")
-        zero, one = (lambda n: self.typed(n, values[0].type))(0), None
-        start, stop = (zero, values[0]) if len(values) == 1 else values[:2]
-        one = values[2] if len(values) == 3 else self.typed(1, start.type)
-        return start, stop, one
+        number = values[0].type
+        start, stop = (self.typed(0, number), values[0]) if len(values) == 1 else values[:2]
+        return start, stop, values[2] if len(values) == 3 else self.typed(1, number)
 
     def visit_While(self, node: ast.While) -> None:
         if node.orelse:
@@ -359,9 +353,8 @@ class OpenLoop:
         self.unsure: set[str] = set()  # of these: names that have no value where the loop does not turn
         self.bounds: tuple[ir.Value, ...] = ()
         self.lost: dict[str, Any] = {}
-        self.earlier: dict[
-            str, tuple[CarriedSlot, Any, list[CarriedSlot]]
-        ] = {}  # names of the turn before: had, tree, leaves
+        # Names of the turn before: had, tree, leaves.
+        self.earlier: dict[str, tuple[CarriedSlot, Any, list[CarriedSlot]]] = {}
         reader.merges += 1
         self.merge = reader.merges
         for slot in self.slots:
@@ -419,10 +412,8 @@ class OpenLoop:
 
     def hand_on(self, name: str) -> None:
         """At the end of a turn: carry a name, first assigned in the loop, into the next turn."""
-        found, (had, _, slots) = (
-            tile_sharing.present_tiles(self.reader, self.reader.state.names[name]),
-            self.earlier[name],
-        )
+        found = tile_sharing.present_tiles(self.reader, self.reader.state.names[name])
+        had, _, slots = self.earlier[name]
         if isinstance(found, Unusable) and not isinstance(found, Guarded):
             raise found.error(None)
         end = self.with_earlier(name, found if isinstance(found, Guarded) else Guarded(self.unbound(name), True, found))
@@ -521,13 +512,11 @@ class OpenLoop:
             self.lost[name] = Unusable(lambda at: array_choice(name, self.where, at))
         elif isinstance(tree, Unusable):  # of a guarded name flag and value are values of the last turn
             self.lost[name] = Unusable(tree.error) if isinstance(tree, Guarded) else tree
-        elif self.runs and self.reader.read_outside(name, self.node):
-            self.add(name, tree)
-        elif self.reader.read_outside(name, self.node):
-            self.add(name, tree)
-            self.unsure.add(name)
-        else:
+        elif not self.reader.read_outside(name, self.node):
             self.lost[name] = Unusable(self.unbound(name))
+        else:
+            self.add(name, tree)
+            self.unsure.update(() if self.runs else (name,))
 
     def turned(self) -> ir.Value:
         """The condition (bool value) that the loop made at least one turn."""

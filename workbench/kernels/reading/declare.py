@@ -216,8 +216,7 @@ class Refused(Marker):
     def __or__(self, other: object) -> Any:
         return typing.Union[self, other]  # noqa: UP007  as a type, in an annotation
 
-    def __ror__(self, other: object) -> Any:
-        return typing.Union[other, self]  # noqa: UP007
+    __ror__ = __or__
 
     def __instancecheck__(self, value: object) -> bool:
         return False
@@ -319,10 +318,8 @@ def resolve(fn: Callable[..., Any], around: Mapping[str, Any]) -> None:
     """
     for name, raw in fn.__annotations__.items():
         if isinstance(raw, str):
-            try:
+            with suppress(Exception):  # said with its place when the function is read
                 fn.__annotations__[name] = eval(raw, {**fn.__globals__, **around})
-            except Exception:  # noqa: BLE001  said with its place when the function is read
-                continue
 
 
 # ---- structs

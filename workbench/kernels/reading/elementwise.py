@@ -6,6 +6,7 @@ the func it stems from. Parameters are named as the func names them, results `ou
 
 from __future__ import annotations
 
+import ast
 import inspect
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
@@ -23,7 +24,7 @@ from .declare import Func
 from .func_grad import call_custom
 from .overload_calls import overload
 from .reader import Reader, Reading
-from .scope import FRESH, AnyArray, ArrayView, Fields, State, describe
+from .scope import FRESH, ArrayView, Fields, State, describe
 
 
 @dataclass(frozen=True, eq=False)
@@ -153,13 +154,5 @@ class _Mapper(Reader):
             text = f"this func returns {describe(part)}"
             raise KernelError(text, slug="map-result", where=where, why="map stores numbers, vectors and structs.")
         place = self.parameter(label, Array(type, len(index)), where)
-        self.store(place.at(index), part)
+        self.write(place.at(index), part, ast.Name(label))
         return type
-
-    def store(self, place: AnyArray, part: Any) -> None:
-        if isinstance(place, ArrayView):
-            self.builder.emit(ops.memory.STORE, place.root, *place.prefix, part)
-        else:
-            assert isinstance(place, Fields)
-            for name, inner in place.parts.items():
-                self.store(inner, part.fields[name])

@@ -95,7 +95,8 @@ def call_gradient(reader: ReaderBase, g: Gradient, node: ast.Call) -> Any:
     differentiable(reader, g, region, node)
     made = reader.builder.append(control.GRAD, [bound[n] for n in wanted], [inner[n].type for n in wanted], (region,))
     outs = dict(zip(wanted, made.outs, strict=True))
-    found = [outs.get(n) or no_derivative(reader, n, x) for n, x in bound.items() if not is_function(f, n)]
+    kinds = dict(zip(f.fn.__code__.co_varnames, f.types, strict=False)) if isinstance(f, Func) else {}
+    found = [outs.get(n) or no_derivative(reader, n, x) for n, x in bound.items() if kinds.get(n) is not FUNCTION]
     return found[0] if len(found) == 1 else tuple(found)
 
 
@@ -103,10 +104,6 @@ def declared(reader: ReaderBase, f: Func, name: str, x: Meaning) -> Any:
     """An argument as a value; a literal has the type that the parameter declares."""
     wanted = names.annotation(f.fn, name, names.surroundings(f.fn), reader.located(None), reader.lookups)
     return reader.typed(x, wanted) if is_literal(x) and isinstance(wanted, Scalar) else reader.materialised(x, name)
-
-
-def is_function(f: Meaning, name: str) -> bool:
-    return isinstance(f, Func) and dict(zip(f.fn.__code__.co_varnames, f.types, strict=False)).get(name) is FUNCTION
 
 
 def no_derivative(reader: ReaderBase, name: str, x: Meaning) -> Any:

@@ -42,12 +42,8 @@ def _begun(tree: ast.AST, node: ast.expr) -> ast.Assign | None:
     """The first assignment of a plain number to the name `node`."""
     if not isinstance(node, ast.Name):
         return None
-    for s in ast.walk(tree):
-        if isinstance(s, ast.Assign) and isinstance(s.value, ast.Constant) and type(s.value.value) in (int, float):
-            target = s.targets[0]
-            if isinstance(target, ast.Name) and target.id == node.id:
-                return s
-    return None
+    given = (s for s in ast.walk(tree) if isinstance(s, ast.Assign) and ast.unparse(s.targets[0]) == node.id)
+    return next((s for s in given if isinstance(s.value, ast.Constant) and type(s.value.value) in (int, float)), None)
 
 
 def _began(reader: ReaderBase, begun: ast.Assign, node: ast.expr, text: str) -> Exception:

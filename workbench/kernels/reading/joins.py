@@ -217,8 +217,6 @@ def constant_key(v: ir.Value) -> Any:
 
 
 def same_constant(a: Meaning, b: Meaning) -> bool:
-    if isinstance(a, (ir.Value, StructParts, tuple)) or is_array(a):
-        return False
     return type(a) is type(b) and isinstance(a, (bool, int, float, str)) and repr(a) == repr(b)
 
 

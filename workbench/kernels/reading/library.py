@@ -10,11 +10,11 @@ from typing import Any
 from ..ops.examples import documented
 from ..recursion import recursive
 from . import refused_syntax
-from .declare import Func
+from .declare import Func, Marker
 from .overloads import bound
 
 
-class Library(Func):
+class Library(Marker, Func):
     """A func of the house. Its parameters annotated with a `Handle` take the number of one, as `mesh.id`.
 
     `hands_out` names parameters through which it gives something back, as C does by pointers: the func returns its
@@ -30,24 +30,16 @@ class Library(Func):
         other: Library | None = None,
         like: dict[str, str] | None = None,
     ):
-        super().__init__(fn)
+        Func.__init__(self, fn)
         self.__doc__ = documented(inspect.cleandoc(fn.__doc__ or ""), fn.__name__)
         self.hands_out, self.other, self.like = hands_out, other, like or {}
         self.signature = inspect.signature(fn)
         self.needed = sum(p.default is p.empty for p in self.signature.parameters.values())
 
-    def __call__(self, *args: object, **kwargs: object) -> Any:
-        raise TypeError(f"{self.__name__}() can only be called inside a kernel or a func")
-
-    def __repr__(self) -> str:
-        return f"<kernel builtin {self.__name__}>"
-
     def form(self, node: ast.Call) -> Library:
         """The one of the functions of this name that a call means."""
         given = len(node.args) + len(node.keywords)
-        if self.other is not None and given >= self.other.needed:
-            return self.other
-        return self
+        return self.other if self.other is not None and given >= self.other.needed else self
 
     def handed_out(self, node: ast.Call) -> tuple[ast.expr, ...]:
         """The arguments of a call that it binds anew; none for a call that does not fit."""

@@ -51,12 +51,6 @@ class LiteralsReader(ReaderBase):
             )
         return x if isinstance(x, bool) else int(x) if isinstance(x, int) else float(x)
 
-    def as_float(self, x: float) -> float:
-        try:
-            return float(x)
-        except OverflowError:
-            raise self.error("this integer is larger than any float", "literal-range", None, "", "inf") from None
-
     def not_a_value(self, x: Meaning) -> Exception:
         if isinstance(x, Unusable):
             return x.error(self.builder.where)

@@ -15,7 +15,7 @@ from ..ops import vectors
 from ..types import Array, Composite, Scalar, Stack, Struct, Tile, Vector, matrix, scalar_of, vector
 from .base import Meaning, ReaderBase
 from .lower_bounds import static_int
-from .scope import Fields, Local, LocalPart, SlicedAxis, Turn
+from .scope import Fields, Local, SlicedAxis, Turn
 
 MOST = 1024  # numbers in one array: compilers are slow with larger values
 
@@ -69,10 +69,6 @@ def store_local(reader: ReaderBase, local: Local, value: Meaning) -> None:
     if not isinstance(type, Scalar | Vector):
         v = ops.construct(vector(type.size, type.scalar), *vectors.components(v))
     reader.state.cells[local.key] = reader.inserted(reader.state.cells[local.key], (place(local),), v)
-
-
-def local_slot(reader: ReaderBase, local: Local) -> LocalPart:
-    return LocalPart(lambda: local_value(reader, local), lambda v: store_local(reader, local, v))
 
 
 def place(local: Local) -> int | ir.Value:

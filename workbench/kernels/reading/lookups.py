@@ -7,7 +7,7 @@ or to the same number: an equal one of its type, where -0.0 is not 0.0.
 from __future__ import annotations
 
 import struct
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable
 from contextlib import suppress
 from typing import Any
 
@@ -35,17 +35,9 @@ class Lookups:
         self.expressions: list[tuple[Callable[[], Any], Any]] = []  # each, and a copy of what it gave
         self._identical: Callable[[], bool] | None = None
 
-    def attribute(self, base: object, name: str, found: object) -> None:
-        """Note what `base.name` is."""
-        self.links["attribute", id(base), name] = "attribute", base, name, found
-
-    def item(self, holder: Mapping[str, Any], name: str, found: object) -> None:
-        """Note what `holder[name]` is."""
-        self.links["item", id(holder), name] = "item", holder, name, found
-
-    def absent(self, holder: Mapping[str, Any], name: str) -> None:
-        """Note that nothing in `holder` has this name."""
-        self.links["presence", id(holder), name] = "presence", holder, name, False
+    def link(self, kind: str, base: object, name: str, found: object) -> None:
+        """Note what `base` has under this name: by a kind of `FOLLOWED`, of "presence" whether it has it."""
+        self.links[kind, id(base), name] = kind, base, name, found
 
     def vector(self, value: np.ndarray) -> None:
         """Note the contents of a vector or matrix, which may change in place."""

@@ -120,14 +120,13 @@ class Facts:
             self._assume_chain(c, s, truth)
 
     def _assume_chain(self, c: ir.Value, s: ir.Stmt, truth: bool) -> None:
-        k = s.outs.index(c)
-        for side, region in ((True, s.regions[0]), (False, s.regions[1])):
-            other = region.results[k]
-            made = other.stmt
+        ends = [region.results[s.outs.index(c)] for region in s.regions]
+        for side, (end, other) in ((True, ends), (False, ends[::-1])):
+            made = end.stmt
             # The other side cannot have given this outcome.
             if made is not None and made.row is control.CONST and made.attr is (not truth):
                 self._assume(s.args[0], not side)
-                self._assume(s.regions[1 if side else 0].results[k], truth)
+                self._assume(other, truth)
 
     def _assume_order(self, row: Row, a: ir.Value, b: ir.Value) -> None:
         if is_int(a.type) and is_int(b.type):

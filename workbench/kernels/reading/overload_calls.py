@@ -8,8 +8,8 @@ from typing import Any
 from ..parameter_types import Ref
 from .base import ReaderBase
 from .declare import Func
-from .overloads import Overload, bound, candidates, described, holds_array, signature
-from .scope import is_array
+from .overloads import Overload, bound, candidates, described, signature
+from .scope import atoms, is_array
 
 
 def overload(reader: ReaderBase, f: Overload, args: list[Any], named: dict[str, Any], node: ast.AST | None) -> Any:
@@ -61,7 +61,7 @@ def references(reader: ReaderBase, f: Func, node: ast.Call, values: list[Any]) -
 
 def is_apart(target: ast.expr, found: dict[str, ast.expr], values: list[Any]) -> bool:
     """True if no other argument can reach this array element, and its index has no calls."""
-    if not isinstance(target, (ast.Subscript, ast.Attribute)) or any(map(holds_array, values)):
+    if not isinstance(target, (ast.Subscript, ast.Attribute)) or any(map(is_array, atoms(tuple(values)))):
         return False
     named = {n.id for n in ast.walk(target) if isinstance(n, ast.Name)}
     others = {n.id for t in found.values() if t is not target for n in ast.walk(t) if isinstance(n, ast.Name)}

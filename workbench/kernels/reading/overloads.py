@@ -18,7 +18,7 @@ import numpy as np
 from ...errors import KernelError
 from ..parameter_types import Ref
 from ..types import FUNCTION, Type, bool_, covers, float32, int32, is_open, scalar_of
-from .scope import StructParts, atoms, describe, is_array, is_literal
+from .scope import StructParts, describe, is_array, is_literal
 from .source import source
 
 
@@ -116,10 +116,6 @@ def signature(part: Overload) -> str:
     shown = ", ".join(f"{name}: {'Any' if kind is Any else kind}" for name, kind in kinds)
     text = source(part.fn)
     return f"{part.__name__}({shown}) in line {text.where(text.tree).line}"
-
-
-def holds_array(value: object) -> bool:
-    return any(map(is_array, atoms(value)))
 
 
 def refs(f: Overload, node: ast.Call) -> list[ast.expr]:

@@ -8,6 +8,7 @@ import re
 import sys
 import typing
 from collections.abc import Callable, Mapping
+from contextlib import suppress
 from typing import Any
 
 from ...errors import KernelError, Where
@@ -22,10 +23,8 @@ def surroundings(fn: Callable[..., Any]) -> dict[str, Any]:
     """Globals and closure of a function: where its free names are looked up."""
     cells: dict[str, Any] = {}
     for name, cell in zip(fn.__code__.co_freevars, fn.__closure__ or (), strict=True):
-        try:
+        with suppress(ValueError):  # assigned after the function was defined, and not yet
             cells[name] = cell.cell_contents
-        except ValueError:  # assigned after the function was defined, and not yet
-            continue
     return {**fn.__globals__, **cells}
 
 

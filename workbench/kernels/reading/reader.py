@@ -33,7 +33,7 @@ from .lookups import Lookups
 from .optional_arrays import NONE, MissingArrays, not_given
 from .scope import ArrayView, Fields, StructParts, Unusable, describe, is_array, is_literal, local_keys
 from .subscripts import Places
-from .tile_parts import is_tile, negated, tile_binary
+from .tile_parts import is_tile, per_part, tile_binary
 from .tile_sharing import present_tiles, tiles_copied
 
 UNARY = {"USub": "-", "UAdd": "+", "Invert": "~", "Not": "not"}
@@ -62,8 +62,7 @@ def read(
 
     Raises KernelError.
     """
-    reader = Reader(gaps)
-    return reader.kernel(fn, name or fn.__name__, generic_types or {})
+    return Reader(gaps).kernel(fn, name or fn.__name__, generic_types or {})
 
 
 class Reader(ControlFlowReader, Places, Calls, LiteralsReader):
@@ -119,9 +118,6 @@ class Reader(ControlFlowReader, Places, Calls, LiteralsReader):
         else:
             self.builder.absent[value] = not_given(name)
         return ArrayView(value) if isinstance(type, Array) else value
-
-    def body(self) -> None:
-        self.block(self.frame.source.tree.body)
 
     # ---- statements
 
@@ -223,10 +219,6 @@ class Reader(ControlFlowReader, Places, Calls, LiteralsReader):
                 return x.tree
         raise refusal
 
-    def is_undecided(self, x: Meaning) -> bool:
-        """True for what a name can stand for and no value can: then there is none for the paths without it."""
-        return not (is_array(x) or isinstance(x, (StructParts, tuple)) or self.valued(x))
-
     def outside(self, node: ast.Name) -> Any:
         """A Python variable around the function: a constant for the kernel."""
         if node.id in stores.names(self.frame.source.tree):
@@ -244,7 +236,7 @@ class Reader(ControlFlowReader, Places, Calls, LiteralsReader):
             if isinstance(found, Refused):
                 text = f"`{found.__name__}` of NVIDIA Warp is not in the kernel language"
                 raise self.error(text, "refused-builtin", node, found.__doc__ or "")
-            self.lookups.attribute(base, node.attr, found)
+            self.lookups.link("attribute", base, node.attr, found)
             return found
         except AttributeError:
             reason = ops.why_refused(node.attr)
@@ -293,7 +285,7 @@ class Reader(ControlFlowReader, Places, Calls, LiteralsReader):
         if is_literal(x) and not isinstance(x, bool) and (sign != "~" or isinstance(x, int)):
             return -x if sign == "-" else ~int(x) if sign == "~" else x
         if isinstance(x, StructParts) and is_tile(x) and sign == "-":
-            return negated(x)
+            return per_part(x, lambda part: ops.unary("-", part))
         return ops.unary(sign, self.value(x))
 
     def visit_Compare(self, node: ast.Compare) -> Any:
@@ -350,9 +342,6 @@ class Reader(ControlFlowReader, Places, Calls, LiteralsReader):
                 "this call returns no value", "missing-return", node, "Its value is used here.", "return ..."
             )
         return x
-
-    def stores(self, node: ast.AST) -> tuple[set[str], set[str]]:
-        return stores.stores(node, self.changed_by)
 
 
 def _truncates(a: Meaning, b: Meaning) -> bool:

@@ -7,6 +7,7 @@ makes a new value of the whole and rebinds the name, however deep the part lies.
 from __future__ import annotations
 
 import ast
+import math
 from collections.abc import Callable
 from dataclasses import dataclass
 from types import ModuleType
@@ -16,7 +17,7 @@ from ...errors import KernelError
 from .. import ir, ops
 from ..ops import memory, parts, scalar, vectors
 from ..row import Row
-from ..types import Array, Composite, Matrix, Struct, Transform, Vector, float16, float32, is_int, matrix, vector
+from ..types import Array, Composite, Matrix, Struct, Transform, Vector, float16, float32, matrix, vector
 from . import hints, refused_syntax
 from .addresses import address_of
 from .base import Meaning, ReaderBase
@@ -25,10 +26,10 @@ from .cuts import extent, narrowed, picked_along
 from .func_grad import gradient_assigned, gradient_place, gradient_read, is_gradient, refuse_gradient_assigned
 from .indexed_arrays import indexed_attribute, indexed_element, indexed_item, is_indexed
 from .liveness import IN_PLACE_TILES
-from .local_arrays import local_slot, local_value
+from .local_arrays import local_value, store_local
 from .lower_bounds import static_int
 from .scope import ArrayView, Choice, Fields, Local, LocalPart, Part, Shape, StructParts, Unusable, describe, is_array
-from .tile_parts import is_tile, tile_attribute, tile_read, tile_slot
+from .tile_parts import is_tile, number_of, tile_read, tile_slot
 from .tile_sharing import has_tiles, present_tiles, put_name, refuse_shared, shared
 
 NAMES = {"x": 0, "y": 1, "z": 2, "w": 3}
@@ -62,16 +63,14 @@ class Places(ReaderBase):
 
     def partly(self, node: ast.expr) -> Any:
         """Like `visit`, but an element of an array of structs is not loaded yet: one field may be all that is read."""
-        if isinstance(node, ast.Subscript) and not is_gradient(self, node.value):
-            base = self.partly(node.value)
-            with self.at(node):
-                found = self.item(base, node)
-                return found if isinstance(found, Fields) else self.loaded(found)
-        if isinstance(node, ast.Attribute):
-            with self.at(node):
-                found = self.attribute(self.partly(node.value), node)
-                return found if isinstance(found, Fields) else self.loaded(found)
-        return self.visit(node)
+        if not isinstance(node, ast.Attribute | ast.Subscript):
+            return self.visit(node)
+        if isinstance(node, ast.Subscript) and is_gradient(self, node.value):
+            return self.visit(node)
+        base = self.partly(node.value)
+        with self.at(node):
+            found = self.attribute(base, node) if isinstance(node, ast.Attribute) else self.item(base, node)
+            return found if isinstance(found, Fields) else self.loaded(found)
 
     def loaded(self, x: Meaning) -> Any:
         """The value of an array element; anything else as it is."""
@@ -116,7 +115,8 @@ class Places(ReaderBase):
         if is_array(base):
             return self.array_attribute(base, node)
         if is_tile(base) and node.attr in ("dtype", "shape", "size"):
-            return tile_attribute(base.type, node.attr)
+            dims = base.type.dims
+            return {"dtype": number_of(base.type), "shape": dims, "size": math.prod(dims)}[node.attr]
         if is_indexed(base):
             return indexed_attribute(self, base, node)
         if isinstance(base, StructParts):
@@ -185,12 +185,6 @@ class Places(ReaderBase):
                 raise refused_syntax.refuse(refused_syntax.name_of(n), self.where(n))
         return found
 
-    def index(self, node: ast.expr) -> ir.Value:
-        v = self.value(self.visit(node))
-        if not is_int(v.type):
-            raise self.error(f"an index is an integer, not {v.type}", "index-type", node, "", "int(...)")
-        return v
-
     def element(self, base: Part | Fields, nodes: list[ast.expr]) -> Any:
         """Rows, slices and elements; what goes beyond the axes of the array picks components."""
         taken, beyond = nodes[: base.type.ndim], nodes[base.type.ndim :]
@@ -235,13 +229,6 @@ class Places(ReaderBase):
         i = self.index(node)
         k = static_int(i)
         return i if k is None else self.component_within(k, size, node)
-
-    def component_within(self, k: int, size: int, node: ast.expr) -> int:
-        if not -size <= k < size:
-            raise self.error(
-                f"component {k} is outside the {size} there are", "component-range", node, "", f"{size - 1}"
-            )
-        return k % size
 
     def static_slice(self, node: ast.Slice, size: int) -> range:
         ends = [None if e is None else static_int(self.visit(e)) for e in (node.lower, node.upper, node.step)]
@@ -430,12 +417,9 @@ class Places(ReaderBase):
 
     def own(self, found: Meaning) -> Any:
         """A complete element of an array made in the kernel is written like part of any other local."""
-        return local_slot(self, found) if isinstance(found, Local) and found.type.ndim == 0 else found
-
-    def composite(self, type: Meaning, node: ast.expr) -> Composite:
-        if not isinstance(type, Composite):
-            raise self.error(f"{type} has no components", "not-indexable", node, "Vectors and matrices have.")
-        return type
+        if not isinstance(found, Local) or found.type.ndim:
+            return found
+        return LocalPart(lambda: local_value(self, found), lambda v: store_local(self, found, v))
 
     def inside(self, base: ComponentCells, pick: int | range | ir.Value) -> tuple[Any, ...]:
         """The pick among all components that means this one among those of a part."""
@@ -444,10 +428,7 @@ class Places(ReaderBase):
             return (range(start + pick.start, start + pick.stop, pick.step),)
         if isinstance(pick, int):
             return (start + pick,)
-        at = pick
-        if not self.facts.non_negative(pick):
-            at = self.builder.emit(memory.WRAP, pick, self.typed(len(base.pick[0]), pick.type))
-        return (ops.binary("+", at, self.typed(start, pick.type)),)
+        return (ops.binary("+", self.component_index(pick, len(base.pick[0])), self.typed(start, pick.type)),)
 
     def cell(self, place: Meaning, option: ArrayView | Local) -> ArrayView | ComponentCells | LocalPart:
         """The element, or the components of one, in one of the arrays that it may be in."""

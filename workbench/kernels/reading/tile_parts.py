@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import ast
 import functools
-import math
 from collections.abc import Callable, Iterator, Sequence
 from typing import Any, TypeGuard
 
@@ -352,15 +351,15 @@ def read_tile_store(
         )
     if isinstance(found, Fields) and row is not memory.STORE:
         raise reader.error("structs are not added", "operand-type", node, "", "an array for each field")
-    write = lambda found, at, parts: put_at(reader, narrowed(reader, found, at), parts[0], row, node)  # noqa: E731
+
+    def write(found: ArrayView | Fields, at: list[ir.Value], parts: list[Any]) -> None:
+        place = narrowed(reader, found, at)
+        if isinstance(place, Fields):
+            reader.write(place, parts[0], node)
+        else:
+            reader.builder.emit(row, place.root, *place.prefix, parts[0])
+
     each_in_array(reader, node, a, v.type.dims, [v], write, **where)
-
-
-def put_at(reader: ReaderBase, place: ArrayView | Fields, x: Any, row: Row, node: ast.Call) -> None:
-    if isinstance(place, Fields):
-        reader.write(place, x, node)
-    else:
-        reader.builder.emit(row, place.root, *place.prefix, x)
 
 
 def flat(type: Type) -> list[Tile]:
@@ -464,14 +463,6 @@ def composite_binary(reader: ReaderBase, sign: str, a: Meaning, b: Meaning) -> A
     given = [x if isinstance(x, StructParts) or is_literal(x) else reader.value(x) for x in (a, b)]
     apply = lambda i, parts: ops.binary(sign, *reader.operands(sign, *parts))  # noqa: E731
     return each_of(reader, shape, given, apply, node)
-
-
-def negated(t: AnyTileValue) -> Any:
-    return per_part(t, lambda p: ops.unary("-", p))
-
-
-def tile_attribute(type: Tile | TileOf, name: str) -> Any:
-    return number_of(type) if name == "dtype" else type.dims if name == "shape" else math.prod(type.dims)
 
 
 def tile_picked(reader: ReaderBase, dims: tuple[int, ...], nodes: list[ast.expr]) -> list[Any]:

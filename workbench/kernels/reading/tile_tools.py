@@ -12,7 +12,7 @@ from ..ops import random, scalar, tile_algebra, tiles
 from ..ops.tile_names import TILES
 from ..types import Composite, Struct, Tile, TileStack, Type, Vector, bool_, float32, int32, scalar_of, uint32
 from .base import Meaning, ReaderBase, reads
-from .scope import AnyTileValue, StructParts, TileValue, describe, leaves
+from .scope import AnyTileValue, StructParts, describe, leaves
 from .tile_parts import (
     any_tile,
     as_tile,
@@ -38,15 +38,6 @@ from .tile_sharing import refuse_shared
 # ---- random numbers
 
 
-def drawn(reader: ReaderBase, node: ast.Call, shape: Meaning, rng: Meaning) -> TileValue:
-    """The states behind the elements: those that follow on the one after `rng`, as in Warp for a block of one."""
-    state = reader.value(rng)
-    if state.type is not uint32:
-        raise reader.error(f"a random state is a uint32, not {state.type}", "operand-type", node, "", "rand_init(1)")
-    type = type_of_tile(reader, tile_dims(reader, shape, node), uint32, node)
-    return reader.builder.emit(random.DRAWS, reader.builder.emit(random.PCG, state), attr=type)
-
-
 @reads(TILES["tile_randf"], draw=random.unit, type=float32)
 @reads(TILES["tile_randi"], draw=random.whole, type=int32)
 def read_tile_random(
@@ -60,9 +51,15 @@ def read_tile_random(
     draw: Callable[..., Any],
     type: Type,
 ) -> ir.Value:
-    states = drawn(reader, node, shape, rng)
+    """A number from the state of each element: these follow on the one after `rng`, as in Warp for a block of one."""
+    state = reader.value(rng)
+    if state.type is not uint32:
+        raise reader.error(f"a random state is a uint32, not {state.type}", "operand-type", node, "", "rand_init(1)")
+    dims = tile_dims(reader, shape, node)
+    of_states = type_of_tile(reader, dims, uint32, node)
+    states = reader.builder.emit(random.DRAWS, reader.builder.emit(random.PCG, state), attr=of_states)
     ends = [] if min is None else [reader.typed(min, type), reader.typed(max, type)]
-    return each_of(reader, states.type.dims, [states, *ends], lambda i, parts: draw(*parts), node)
+    return each_of(reader, dims, [states, *ends], lambda i, parts: draw(*parts), node)
 
 
 # ---- running extremes
@@ -122,9 +119,7 @@ def stack_of(reader: ReaderBase, s: Meaning, node: ast.AST) -> tuple[AnyTileValu
     return s.fields["values"], s.fields["count"], s
 
 
-def stacked(
-    reader: ReaderBase, name: str, node: ast.Call, s: StructParts, values: AnyTileValue, count: ir.Value
-) -> None:
+def stacked(reader: ReaderBase, node: ast.Call, s: StructParts, values: AnyTileValue, count: ir.Value) -> None:
     """Bind the name of a stack to its new contents."""
     target = tile_argument("s", 0, node)
     if values is not s.fields["values"]:
@@ -147,7 +142,7 @@ def read_tile_stack_push(
         return new, reader.builder.emit(scalar.ADD, count, reader.value(1)), count
 
     made, after, place = either(reader, condition, pushed, lambda _: (values, count, reader.value(-1)))
-    stacked(reader, "tile_stack_push", node, stack, made, after)
+    stacked(reader, node, stack, made, after)
     return place
 
 
@@ -164,14 +159,14 @@ def read_tile_stack_pop(reader: ReaderBase, node: ast.Call, s: Meaning) -> tuple
 
     some = reader.builder.emit(scalar.LT, reader.value(0), count)
     parts, after, place = either(reader, some, popped, nothing)
-    stacked(reader, "tile_stack_pop", node, stack, values, after)
+    stacked(reader, node, stack, values, after)
     return composed(number_of(values.type), iter(parts)), place
 
 
 @reads(TILES["tile_stack_clear"])
 def read_tile_stack_clear(reader: ReaderBase, node: ast.Call, s: Meaning) -> None:
     values, _, stack = stack_of(reader, s, node)
-    stacked(reader, "tile_stack_clear", node, stack, values, reader.value(0))
+    stacked(reader, node, stack, values, reader.value(0))
 
 
 @reads(TILES["tile_stack_count"])

@@ -7,7 +7,6 @@ from __future__ import annotations
 
 import ast
 import functools
-import inspect
 import math
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -23,7 +22,6 @@ from ..row import Row, arity
 from ..types import Composite, Tile, TileOf, bool_, float16, float32, int32, matrix, scalar_of, vector
 from .base import READERS, Meaning, ReaderBase, reads
 from .declare import Func
-from .func_grad import call_custom
 from .lower_bounds import static_int
 from .overload_calls import overload
 from .scope import StructParts, describe, is_literal, leaves, rebuild
@@ -65,22 +63,15 @@ def call_tile(reader: ReaderBase, builtin: TileBuiltin, node: ast.Call) -> Any:
     names = [a.split("=")[0] for a in builtin.arguments.replace(", ...", "").split(", ") if a]
     if "..." in builtin.arguments or builtin.__name__ == "tile_arange":
         return read(reader, node)
-    given: dict[str, ast.expr] = {}
-    for k, arg in enumerate(node.args):
-        given[names[k] if k < len(names) else f"#{k}"] = arg
-    for keyword in node.keywords:
-        given[str(keyword.arg)] = keyword.value
+    places = [*names, *(f"#{k}" for k in range(len(node.args)))]
+    given = dict(zip(places, node.args, strict=False)) | {str(k.arg): k.value for k in node.keywords}
     allowed = {*names, *_IGNORED, *({"bounds_check"} if {"a", "offset"} <= {*names} else ())}
-    needed = [a for a in builtin.arguments.split(", ") if a and "=" not in a]
-    odd = [n for n in given if n not in allowed]
-    if odd or any(n not in given for n in needed):
+    needed = {a for a in builtin.arguments.split(", ") if a and "=" not in a}
+    if not needed <= given.keys() <= allowed:
         text = f"`{builtin.__name__}` does not take these arguments"
         raise reader.error(text, "arguments", node, f"It is {builtin.__name__}({builtin.arguments}).")
-    named = {n: (a, tile_argument_value(reader, n, a)) for n, a in given.items()}
-    for name in _IGNORED:
-        if name not in names:
-            named.pop(name, None)
-    values = {_PLAIN.get(n, n): v for n, (_, v) in named.items()}
+    named = {n: tile_argument_value(reader, n, a) for n, a in given.items()}
+    values = {_PLAIN.get(n, n): v for n, v in named.items() if n in names or n not in _IGNORED}
     whole = names[0] if builtin.__name__ in PER_PART else ""
     if not isinstance(values.get(whole), StructParts):
         return read(reader, node, **values)
@@ -104,8 +95,10 @@ def read_tile_zeros(reader: ReaderBase, node: ast.Call, shape: Meaning, dtype: M
     return as_tile(type, iter(parts))
 
 
-@reads(TILES["tile_full"])
-def read_tile_full(reader: ReaderBase, node: ast.Call, shape: Meaning, value: Meaning, dtype: Meaning = None) -> Any:
+@reads(TILES["tile_full"], TILES["tile_from_thread"])
+def read_tile_full(
+    reader: ReaderBase, node: ast.Call, shape: Meaning, value: Meaning, dtype: Meaning = None, thread_idx: Meaning = 0
+) -> Any:
     dims = tile_dims(reader, shape, node)
     if dtype is None or isinstance(value, StructParts):
         return filled_with(reader, dims, value if isinstance(value, StructParts) else reader.value(value), node)
@@ -115,11 +108,6 @@ def read_tile_full(reader: ReaderBase, node: ast.Call, shape: Meaning, value: Me
     if number.type is not scalar_of(dtype):
         number = ops.convert(scalar_of(dtype), number)
     return filled_with(reader, dims, number, node)
-
-
-@reads(TILES["tile_from_thread"])
-def read_tile_from_thread(reader: ReaderBase, node: ast.Call, shape: Meaning, value: Meaning, **_: Meaning) -> Any:
-    return read_tile_full(reader, node, shape, value)
 
 
 @reads(TILES["tile_arange"])
@@ -229,9 +217,11 @@ def read_tile_broadcast(reader: ReaderBase, node: ast.Call, a: Meaning, shape: M
     return reader.builder.emit(tiles.BROADCAST, v, attr=type)
 
 
-@reads(TILES["tile_transpose"])
-def read_tile_transpose(reader: ReaderBase, node: ast.Call, a: Meaning) -> ir.Value:
-    return reader.builder.emit(tiles.TRANSPOSE, tile_value(reader, a, node))
+@reads(TILES["tile_transpose"], row=tiles.TRANSPOSE)
+@reads(TILES["tile_scan_inclusive"], row=tile_algebra.SCAN, attr=(True, False))
+@reads(TILES["tile_scan_exclusive"], row=tile_algebra.SCAN, attr=(False, False))
+def read_tile_row(reader: ReaderBase, node: ast.Call, a: Meaning, row: Row, attr: Any = None) -> ir.Value:
+    return reader.builder.emit(row, tile_value(reader, a, node), attr=attr)
 
 
 @reads(TILES["tile_astype"])
@@ -306,14 +296,7 @@ def call_of_values(reader: ReaderBase, callee: Meaning, args: list[Any], node: a
         made = call_lambda(reader, callee, args, node)
     elif isinstance(callee, Func):
         f: Func = overload(reader, callee, args, {}, node)
-        try:
-            bound = inspect.signature(f.fn).bind(*args)
-        except TypeError as e:
-            raise reader.error(f"`{f.key}`: {e}", "arguments", node) from None
-        if reader.custom(f) and not any(frame.fn in (f.grad, f.replay) for frame in reader.frames):
-            made = call_custom(reader, f, dict(bound.arguments), node)
-        else:
-            made = reader.inlined(f.fn, dict(bound.arguments), node)
+        made = reader.call_bound(f, reader.bound(f.fn, args, {}, node), node)
     elif (isinstance(callee, Row) and arity(callee) in (None, len(args))) or callee in ops.BUILTINS.values():
         assert callable(callee)
         made = callee(*args)
@@ -409,12 +392,6 @@ def axis_of(reader: ReaderBase, axis: Meaning, type: Tile | TileOf, node: ast.AS
     if k is None or not -rank <= k < rank:
         raise reader.error(f"{type} has no axis {axis}", "tile-shape", node, "", "axis=0")
     return k % rank
-
-
-@reads(TILES["tile_scan_inclusive"], inclusive=True)
-@reads(TILES["tile_scan_exclusive"], inclusive=False)
-def read_tile_scan(reader: ReaderBase, node: ast.Call, a: Meaning, inclusive: bool) -> ir.Value:
-    return reader.builder.emit(tile_algebra.SCAN, tile_value(reader, a, node), attr=(inclusive, False))
 
 
 # ---- matrices

@@ -37,12 +37,13 @@ class Builds:
         ours = lambda: self.handles.build(grid, points, radius, groups)  # noqa: E731
         return self.event(grid, "build", [points, groups], theirs, ours)
 
-    def made(self, theirs: Theirs, thing: object, *args: object, **kwargs: object) -> None:
+    def made(self, theirs: Theirs, thing: Any, *args: object, **kwargs: object) -> None:
         """Handle a new mesh or BVH: its twin is built from the present contents of its arrays."""
 
         def registered() -> None:
             theirs()
-            self.handles.created(thing)
+            if thing.id:
+                self.handles.living[thing.id] = thing
 
         ours = lambda: self.handles.make(thing)  # noqa: E731
         self.event(thing, "", [*args, *kwargs.values()], registered, ours)

@@ -8,6 +8,7 @@ to differ: they can only be compared where there is one.
 from __future__ import annotations
 
 from collections.abc import Iterator
+from contextlib import suppress
 from functools import partial
 from typing import Any
 
@@ -69,13 +70,12 @@ def explain(one: GradientWalks, row: VerdictRow) -> tuple[str, str]:
     exact ones; `row.step` becomes the launch to blame.
     """
     for rule in RULES:
-        known = (rule, None if rule in OF_ROWS else row.step)
-        try:
-            found = one.answers[known] if known in one.answers else rule(one, row)
-        except (GradientError, Untranslated):
-            found = None
-        if rule not in OF_ROWS:
-            one.answers[known] = found
+        known = (rule, row.step)
+        if rule in OF_ROWS or known not in one.answers:
+            one.answers[known] = None
+            with suppress(GradientError, Untranslated):
+                one.answers[known] = rule(one, row)
+        found = one.answers[known]
         if found is None:
             continue
         cause, sentence, step, remedy = found

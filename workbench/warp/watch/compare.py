@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator
 from dataclasses import dataclass, field
 from typing import Any, Literal
 
@@ -67,53 +66,46 @@ class VerdictRow:
         return [self.array, self.verdict, difference, self.launch, self.line, self.cause, self.remedy]
 
 
-class VerdictTable:
+class VerdictTable(list[VerdictRow]):
     """Rows, which print as a table. Iterate over them, or ask `wrong`, `agrees`."""
 
-    def __init__(self, rows: list[VerdictRow]):
-        self.rows = rows
+    rows = property(list)
 
-    def __iter__(self) -> Iterator[VerdictRow]:
-        return iter(self.rows)
-
-    def __len__(self) -> int:
-        return len(self.rows)
-
-    def __getitem__(self, name: str | int) -> VerdictRow:
+    def __getitem__(self, name: Any) -> Any:
         """The row with this number, or the last one of the array of this name."""
-        if isinstance(name, int):
-            return self.rows[name]
-        found = [row for row in self.rows if row.array == name]
+        if not isinstance(name, str):
+            return super().__getitem__(name)
+        found = [row for row in self if row.array == name]
         if not found:
-            raise KeyError(f"{name!r}: there are rows for {', '.join(dict.fromkeys(r.array for r in self.rows))}")
+            raise KeyError(f"{name!r}: there are rows for {', '.join(dict.fromkeys(r.array for r in self))}")
         return found[-1]
 
     @property
     def wrong(self) -> list[VerdictRow]:
-        return [row for row in self.rows if row.verdict == "wrong"]
+        return [row for row in self if row.verdict == "wrong"]
 
     @property
     def agrees(self) -> bool:
         """True if no gradient is wrong or unverified."""
-        return all(row.verdict in ("agrees", "not asked", "meant") for row in self.rows)
+        return all(row.verdict in ("agrees", "not asked", "meant") for row in self)
 
     def _lines(self, rows: list[VerdictRow]) -> list[list[str]]:
-        several = len({row.backward for row in self.rows}) > 1
+        several = len({row.backward for row in self}) > 1
         head = [*(["backward"] if several else []), *FIELDS]
         return [head, *([*([_numbers(same)] if several else []), *same[0].texts()] for same in _alike(rows))]
 
     def __repr__(self) -> str:
-        if not self.rows:
+        if not self:
             return "no backward of Warp's was seen: there is no gradient to compare"
-        return "\n".join(aligned(self._lines(self.rows), rule="-"))
+        return "\n".join(aligned(self._lines(self), rule="-"))
 
     def html(self, asked: bool = False) -> str:
         """The table for notebooks and pages. asked=True: without the rows that are "not asked", which are counted."""
-        if not self.rows:
+        if not self:
             return f"<p>{self!r}</p>"
-        shown = [row for row in self.rows if not asked or row.verdict != "not asked"]
+        shown = [row for row in self if not asked or row.verdict != "not asked"]
         head, *rows = self._lines(shown)
-        left = len(self.rows) - len(shown)
+        left = len(self) - len(shown)
         more = (
             f"<p>{left} more: launches overwrite them, so that their gradients have no one meaning</p>" if left else ""
         )
@@ -160,9 +152,8 @@ def accuracy(theirs: np.ndarray, exact: np.ndarray, noise: object, times: float 
     finite = np.isfinite(a) & np.isfinite(b)
     with np.errstate(all="ignore"):
         gap = np.where(alike, 0.0, np.where(finite, np.abs(a - b), np.inf))
-    size = float(np.max(np.abs(b[np.isfinite(b)]), initial=0.0)) or float(
-        np.max(np.abs(a[np.isfinite(a)]), initial=0.0)
-    )
+    largest = lambda v: float(np.max(np.abs(v[np.isfinite(v)]), initial=0.0))  # noqa: E731
+    size = largest(b) or largest(a)
     allowed = SLACK * eps * np.where(np.isfinite(b), np.abs(b), 0.0)
     if noise is not None:
         allowed = np.maximum(allowed, times * np.asarray(noise).reshape(b.shape))

@@ -70,11 +70,6 @@ class TwinHandles:
         things = (thing for thing in gc.get_objects() if type(thing) in PARTS)
         return weakref.WeakValueDictionary({thing.id: thing for thing in things if thing.id})
 
-    def created(self, thing: Any) -> None:
-        """Register a new mesh or BVH of Warp's."""
-        if thing.id:
-            self.living[thing.id] = thing
-
     def arrays(self, thing: object) -> list[Any]:
         """The arrays of Warp that a mesh or tree is made of."""
         parts = (_part(thing, name) for name in PARTS[type(thing)])

@@ -134,12 +134,9 @@ class WarpBackward(Verdicts):
             high = low + a.grad.size
             if any(r == root and lo <= low and high <= hi for r, lo, hi in spans) or not a.size:
                 continue
-            try:
-                twin = self.session.twins.array(a)
-            except Untranslated:
-                continue
-            spans.append((root, low, high))
-            kept.append(PublishedGradient(a, twin, self.moment.before(a)))
+            with suppress(Untranslated):
+                kept.append(PublishedGradient(a, self.session.twins.array(a), self.moment.before(a)))
+                spans.append((root, low, high))
         for one in kept:
             self._place(one)
         return kept

@@ -187,20 +187,18 @@ class Rebinder:
             within = name.removeprefix("warp.").removeprefix("_src.")
             return ours(within) if name.startswith("warp.") else module
         made = types.ModuleType(name)
-        self.tables[id(vars(module))] = vars(made)
         self.fill(vars(made), vars(module))
         return made
 
     def table(self, names: dict[str, Any]) -> dict[str, Any]:
         """The translated globals of a module: one table shared by all of its functions."""
         if id(names) not in self.tables:
-            self.tables[id(names)] = {}
-            self.fill(self.tables[id(names)], names)
+            self.fill({}, names)
         return self.tables[id(names)]
 
     def fill(self, table: dict[str, Any], names: dict[str, Any]) -> None:
         """Defer filling `table` with the translated entries of `names` until no other translation runs."""
-        self.kept[id(names)] = names
+        self.tables[id(names)], self.kept[id(names)] = table, names
         self.waiting.append((table, names))
 
     def renew(self) -> None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import weakref
 from collections.abc import Callable, Iterable, Sequence
+from contextlib import suppress
 from dataclasses import dataclass
 from typing import Any
 
@@ -168,12 +169,10 @@ class EventRecorder:
         twins, untouched = [], self.twins.read_only(step.kernel, values)
         written, changes = [], None if changed is None else {region.allocation for region in changed}
         for a in arrays:
-            try:
+            with suppress(Untranslated):
                 twins.append(a if isinstance(a, array) else self.twins.array(a))
-            except Untranslated:
-                continue
-            if id(a) not in untouched and (changes is None or twins[-1].allocation in changes):
-                written.append(twins[-1])
+                if id(a) not in untouched and (changes is None or twins[-1].allocation in changes):
+                    written.append(twins[-1])
 
         def perform() -> None:
             for region in regions:

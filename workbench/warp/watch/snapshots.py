@@ -200,11 +200,8 @@ def as_now(v: object) -> Any:
 
 def entry_of(entries: list[Any], before: int, kernel: object, inputs: object) -> int | None:
     """The index of the last entry before `before` that launches this kernel with these inputs; None if none does."""
-    for n in range(before - 1, -1, -1):
-        entry = entries[n]
-        if isinstance(entry, list) and entry[0] is kernel and entry[3] is inputs:
-            return n
-    return None
+    launches = (n for n in reversed(range(before)) if isinstance(entries[n], list))
+    return next((n for n in launches if entries[n][0] is kernel and entries[n][3] is inputs), None)
 
 
 def digest(values: np.ndarray) -> bytes:
