@@ -206,7 +206,7 @@ class Row:
         if types is None:
             args = weak(args)
             types = [type_of(a) for a in args]
-        if (row := self.on(types[0])) is not self:
+        if types and (row := self.on(types[0])) is not self:
             return row.compute(*args, attr=attr, types=types)
         out = self.type(*types, **extra)
         with np.errstate(all="ignore"):
