@@ -54,13 +54,15 @@ class StackText:
 
 @dataclass
 class Body(TileText):
-    """Writes the statements of one thread. `update` is the dialect's text of one read-modify-write."""
+    """Writes the statements of one thread. `update` is the dialect's text of one read-modify-write,
+    `product` its function around one of floats."""
 
     function: Function
     variant: Variant
     signature: Signature
     update: Callable[..., str]
     index: str = "int64_t"
+    product: str = ""
     lines: list[str] = field(default_factory=list)
     helpers: dict[str, str] = field(default_factory=dict)
     depth: int = 1

@@ -104,7 +104,7 @@ def _cells(
     function: Function, variant: Variant, signature: Signature, form: blocks.ThreadStretches | None = None
 ) -> Body:
     """The loop nest around the statements of a thread."""
-    body = Body(function, variant, signature, update)
+    body = Body(function, variant, signature, update, product="WB_PRODUCT")
     body.unpack()
     if body.fails:
         body.put("int64_t *status = args->status;")

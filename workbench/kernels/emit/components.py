@@ -17,7 +17,7 @@ from ..ir import Stmt, Value, numeric, type_as
 from ..ops import vectors
 from ..ops.row import ROWS, overload
 from ..row import Operand, Row, weak_type
-from ..types import Composite, Scalar, Type, float16, float64, scalar_of
+from ..types import Composite, Scalar, Type, float16, float32, float64, scalar_of
 from .c_names import CNames, literal, type_name
 
 CHOSEN = 36  # as many components are compared one by one
@@ -31,6 +31,7 @@ class ThreadText:
     depth: int
     texts: dict[Value, str]
     outside: Callable[..., str]
+    product: str
     checks: Callable[[Stmt], bool]
     value_row: Callable[[Stmt], None]
 
@@ -68,6 +69,8 @@ class ThreadText:
             floats = [t for t in (out, *types) if isinstance(t, Scalar) and t.kind == "f"]
             wide = floats[0] if floats else float64
             text = row.c.format(*texts, T=numeric(out).scalar.c, f="" if wide is float64 else "f")
+        if row is ROWS["mul"] and out in (float32, float64):
+            return f"{self.product}({text})"
         narrow = isinstance(out, Scalar) and out.bits < 32 and out.kind != "b"
         return f"(({type_as(out, Scalar).c})({text}))" if narrow else f"({text})"
 

@@ -1,6 +1,7 @@
 // What generated C for a processor stands on: parts that `c_text.c_texts` reads by their names.
 
 // WB_INT: gcc would make `(float)(int)x` the trunc of x, which has a -0.
+// WB_PRODUCT: gcc from 12 on contracts a * b - c beside d * e + f to one vfmaddsub, in spite of -ffp-contract=off.
 //// TYPES
 typedef __INT8_TYPE__ int8_t; typedef __INT16_TYPE__ int16_t; typedef __INT32_TYPE__ int32_t;
 typedef __INT64_TYPE__ int64_t; typedef __UINT8_TYPE__ uint8_t; typedef __UINT16_TYPE__ uint16_t;
@@ -16,9 +17,12 @@ typedef __UINT32_TYPE__ uint32_t; typedef __UINT64_TYPE__ uint64_t;
 #define WB_AT(T, p, offset) (*(T *)((char *)(p) + (offset)))
 #if defined(__clang__)
 #define WB_INT(x) (x)
+#define WB_PRODUCT(x) (x)
 #elif __GNUC__ >= 12
 #define WB_INT(x) __builtin_assoc_barrier(x)
+#define WB_PRODUCT(x) __builtin_assoc_barrier(x)
 #else
+#define WB_PRODUCT(x) (x)
 #define WB_INT(x) __extension__({ __typeof__(x) wb_int = (x); __asm__("" : "+r"(wb_int)); wb_int; })
 #endif
 int printf(const char *, ...);
