@@ -225,6 +225,7 @@ METHODS = {
 }
 
 
+@pytest.mark.host_memory("False")
 @pytest.mark.parametrize("buffered", [True, False])
 @pytest.mark.parametrize("name", METHODS)
 def test_what_a_method_of_numpy_writes_by_out_carries_where_it_came_from(name, buffered):
