@@ -48,7 +48,8 @@ def _scan(twins: Twins, g: Given) -> None:
     if a.span.overlaps(out.span) is not False:
         a = clone(a)
     if a.size:
-        launch(array_tools.scan_block, 1, [a, zeros(1, dtype=a.dtype), a.size, bool(g["inclusive"])], [out])
+        rows = [v.reshape((1, -1)) for v in (a, zeros(1, dtype=a.dtype), out)]
+        launch(array_tools.scan_block, (1, 1), [*rows[:2], a.size, bool(g["inclusive"])], rows[2:])
 
 
 def _sum(twins: Twins, g: Given) -> None:
