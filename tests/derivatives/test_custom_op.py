@@ -420,6 +420,33 @@ def test_a_tangent_of_arrays_gives_second_derivatives_and_is_checked():
         wb.verify.check_rule(bent, x, 3)
 
 
+def test_a_tangent_of_vectors_takes_vectors_in_every_walk():
+    vec = wb.types.vector(2, F)
+
+    @wb.kernel
+    def crossed(v: wb.array(dtype=vec), dv: wb.array(dtype=vec), out: wb.array(dtype=F)):
+        out[wb.tid()] = v[wb.tid()][0] * dv[wb.tid()][1] + dv[wb.tid()][0] * v[wb.tid()][1]
+
+    area = wb.custom_op(lambda v: v[:, 0] * v[:, 1])
+    area.vjp(lambda v, y, adj: v[:, ::-1] * adj[:, None])
+
+    @area.tangent
+    def along(v, y, dv):
+        wb.launch(crossed, v.size, [v, dv], [made := wb.zeros(v.size, dtype=F)])
+        return made
+
+    x = wb.array(np.array([[2.0, 3.0], [-1.0, 4.0]]), dtype=vec, requires_grad=True)
+    moved = np.array([[1.0, 0.5], [2.0, -1.0]])
+    with wb.Tape(keep="all") as tape:
+        y, loss = area(x), wb.zeros(1, dtype=F)
+        wb.utils.array_inner(y, y, out=loss)
+    np.testing.assert_allclose(wb.jvp(tape, {x: moved})[y], [4.0, 9.0])
+    (a, b), (da, db) = x.numpy().T, moved.T
+    want = np.stack((2 * b * b * da + 4 * a * b * db, 2 * a * a * db + 4 * a * b * da), -1)
+    np.testing.assert_allclose(wb.hvp(tape, loss, {x: moved})[x], want)
+    assert len(wb.verify.check_rule(area, x).rows) == 2
+
+
 def test_an_op_that_returns_whole_numbers_needs_no_rules():
     order = wb.custom_op(lambda x: np.argsort(x).astype(np.int32))
     x = leaf([3.0, 1.0, 2.0])

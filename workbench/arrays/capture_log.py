@@ -43,6 +43,16 @@ def row_of(calls: Iterable[NativeCall]) -> tuple[array.array, int]:
     return block_of(b"".join(_CALL.pack(*call) for call in calls))
 
 
+class Queued:
+    """A step that only queues work on one GPU and reads nothing on the host, so a CUDA graph may include it."""
+
+    def __init__(self, call: Callable[[], Any], gpu: int):
+        self.call, self.gpu = call, gpu
+
+    def __call__(self) -> None:
+        self.call()
+
+
 def gpu_of(*data: XpArray) -> int | None:
     """The ordinal of the GPU on which all these arrays are; None for the CPU, for several, or if no capture is open."""
     if opened is None:
@@ -52,11 +62,8 @@ def gpu_of(*data: XpArray) -> int | None:
 
 
 def step(call: Callable[[], Any], gpu: int | None) -> Any:
-    """A call as a step of a capture. With a `gpu` it only queues work there and reads nothing on the host, so a CUDA
-    graph may include it."""
-    made = partial(call)
-    vars(made)["gpu"] = gpu
-    return made
+    """A call as a step of a capture."""
+    return call if gpu is None else Queued(call, gpu)
 
 
 class CaptureRecorder:
@@ -64,7 +71,7 @@ class CaptureRecorder:
 
     def __init__(self) -> None:
         self.thread = threading.get_ident()
-        self.steps: list[Any] = []  # NativeCall, or a function without arguments, in order
+        self.steps: list[Any] = []  # NativeCall, Queued or another function without arguments, in order
         self.kept: list[Any] = []  # what the calls point into
         self.checks: list[Callable[[], Any]] = []  # after a replay: the error of a launch, or None
         self.unchanged: dict[Any, Callable[[], None]] = {}  # raise before a replay if what was taken then is outdated

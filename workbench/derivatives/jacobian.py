@@ -76,7 +76,8 @@ def jacobian(
         check_seed(tape, y)
         check_direction(tape, x)
         _check_order(tape, y, x)
-        opaque = any(e.kind.closed and (e.op is None or e.op.op.push is None) for e in tape.events)  # without tangents
+        calls = [e.op for e in tape.events if e.kind.closed]
+        opaque = any(call is None or call.op.push_rule(()) is None for call in calls)  # without tangents
     if sparse:
         return _sparse(tape, y, x, "rows" if opaque else mode, pattern, executor)
     mode = mode or ("rows" if opaque or y.data.size <= x.data.size else "columns")

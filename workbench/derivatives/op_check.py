@@ -11,6 +11,7 @@ import numpy as np
 from ..arrays import allocation
 from ..arrays.array import array, read_values
 from ..errors import GradientError
+from ..kernels.passes.to_float64 import wide
 from ..tapes.custom_op import CustomOp, listed
 from .differences import RIGHT, WRONG, verdict
 from .report import GradcheckRow, Report, refuse_vacuous
@@ -29,6 +30,8 @@ def check_op(op: CustomOp, args: Sequence[object], samples: int, raise_exception
         arrays = [k for k, a in enumerate(given) if isinstance(a, np.ndarray)]
         results = _results(op, given)
         seeds = [rng.uniform(0.5, 1.5, y.shape) if y.dtype.kind == "f" else None for y in results]
+        wider = [wide(a.dtype) if isinstance(a, array) else None for a in args]
+        push = op.push_rule([*wider, *[None] * len(results), *[wider[k] for k in arrays]])
         noise = 8e-15 * _seeded([None if u is None else np.abs(u) for u in seeds], [np.abs(y) for y in results])
         for k, g in zip(arrays, listed(op.pull(*_copies([*given, *results, *seeds]))), strict=True):
             if (x := given[k]).dtype.kind != "f":
@@ -47,12 +50,12 @@ def check_op(op: CustomOp, args: Sequence[object], samples: int, raise_exception
 
                 step = STEP * max(1.0, abs(float(x[index])))
                 _compare(rows[0], float(g[index]), index, change, step, noise)
-                if op.push is not None:
+                if push is not None:
                     tangents = [np.zeros(np.shape(given[j])) for j in arrays]
                     tangents[arrays.index(k)][index] = 1.0
-                    got = _seeded(seeds, listed(op.push(*_copies([*given, *results]), *tangents)))
+                    got = _seeded(seeds, listed(push(*_copies([*given, *results]), *tangents)))
                     _compare(rows[1], got, index, change, step, noise)
-            report.rows += rows[: 1 if op.push is None else 2]
+            report.rows += rows[: 1 if push is None else 2]
     refuse_vacuous(report)
     if raise_exception and report.wrong:
         r = report.wrong[0]

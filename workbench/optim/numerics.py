@@ -24,7 +24,7 @@ from ..arrays.dtypes import inner_shape, scalar_in
 from ..errors import LaunchError
 from ..kernels import kernel, ops
 from ..kernels.reading.declare import tid
-from ..kernels.types import Scalar, int32, is_float, vector
+from ..kernels.types import Scalar, float32, float64, int32, is_float, vector
 from ..launches.array_tools import flat, gathered, scan_rows
 from ..launches.launch import launch, through
 from ..launches.sums import array_sum
@@ -45,6 +45,11 @@ def _check(name: str, fits: bool, takes: str, *given: object) -> None:
     if not fits:
         got = " and ".join(f"{a.dtype} of shape {a.shape}" if isinstance(a, array) else repr(a) for a in given)
         raise LaunchError(f"{name}() of {got}.", slug="numerics", where=memory.caller_where(), why=f"It takes {takes}.")
+
+
+def _floats(a: object, ndim: int = 1) -> bool:
+    """True for an array of what NumPy's FFTs and LAPACK compute with."""
+    return isinstance(a, array) and a.dtype in (float32, float64) and a.ndim >= ndim and a.size > 0
 
 
 def _axis(name: str, axis: int, ndim: int) -> int:
@@ -129,7 +134,7 @@ def reduce(a: array, op: str = "sum", axis: int | None = None) -> array:
     True
     """
     _check("reduce", op in ("sum", "mean", "min", "max"), '"sum", "mean", "min" or "max"', op)
-    given = a if axis is not None else a.contiguous().flatten()
+    given = a if axis is not None or not isinstance(a, array) else a.contiguous().flatten()
     rows, _ = _rows("reduce", given, axis or 0, op in ("min", "max"))
     shape = (1,) if given.ndim == 1 else tuple(np.delete(a.shape, axis or 0).tolist())
     if op in ("min", "max"):
@@ -174,9 +179,12 @@ _fourier = CustomOp(
 
 
 def _transformed(name: str, z: array, axis: int, inverse: bool) -> array:
-    fits = isinstance(z, array) and isinstance(z.dtype, Scalar) and is_float(z.dtype) and z.ndim > 1 and z.size > 0
-    _check(name, fits and z.shape[-1] == 2, "pairs of floats along the last axis", z)
+    _check_pairs(name, z)
     return _fourier(z, _axis(name, axis, z.ndim - 1), inverse)
+
+
+def _check_pairs(name: str, z: array) -> None:
+    _check(name, _floats(z, 2) and z.shape[-1] == 2, "pairs of float32 or float64 along the last axis", z)
 
 
 def _part(axis: int, start: int, end: int) -> tuple[slice, ...]:
@@ -213,7 +221,7 @@ def rfft(a: array, axis: int = -1) -> array:
     >>> wb.numerics.rfft(wb.array([1.0, 2.0, 3.0, 2.0])).numpy().tolist()
     [[8.0, 0.0], [-2.0, 0.0], [0.0, 0.0]]
     """
-    _check("rfft", isinstance(a, array) and isinstance(a.dtype, Scalar) and is_float(a.dtype), "an array of floats", a)
+    _check("rfft", _floats(a), "an array of float32 or float64", a)
     axis, z = _axis("rfft", axis, a.ndim), zeros((*a.shape, 2), a.dtype, a.device).zero_()  # recorded, as no leaf
     copy(z[..., 0], a)
     return _transformed("rfft", z, axis, False)[_part(axis, 0, a.shape[axis] // 2 + 1)].contiguous()
@@ -226,6 +234,7 @@ def irfft(z: array, n: int | None = None, axis: int = -1) -> array:
     >>> wb.numerics.irfft(wb.numerics.rfft(wb.array([1.0, 2.0, 4.0])), n=3).numpy().round(6).tolist()
     [1.0, 2.0, 4.0]
     """
+    _check_pairs("irfft", z)
     axis = _axis("irfft", axis, z.ndim - 1)
     n = 2 * (z.shape[axis] - 1) if n is None else n
     _check("irfft", n > 0 and n // 2 + 1 == z.shape[axis], f"n // 2 + 1 pairs for n = {n} numbers", z)
@@ -276,10 +285,12 @@ _solved = CustomOp(np.linalg.solve, "solve", _solve_back, lambda A, b, x, dA, db
 _factored = CustomOp(lambda A: np.linalg.cholesky((A + _turned(A)) / 2), "cholesky", _cholesky_back, _cholesky_along)
 
 
+def _check_square(name: str, A: array) -> None:
+    _check(name, _floats(A, 2) and A.shape[-1] == A.shape[-2], "float32 or float64 of shape (..., n, n)", A)
+
+
 def _dense(name: str, op: CustomOp, A: array, *b: array) -> array:
     """The op of square matrices. Raises LaunchError [numerics]."""
-    fits = isinstance(A, array) and A.dtype.numpy.kind == "f" and A.ndim > 1 and A.shape[-1] == A.shape[-2] and A.size
-    _check(name, bool(fits), "floats of shape (..., n, n)", A)
     try:
         return op(A, *b)
     except LinAlgError as e:
@@ -300,6 +311,7 @@ def solve(A: array, b: array) -> array:
     >>> x.list(), A.grad.numpy().tolist()  # -A^-T g x^T
     ([1.0, 0.5], [[-0.5, -0.25], [-0.25, -0.125]])
     """
+    _check_square("solve", A)
     fits = isinstance(b, array) and b.dtype == A.dtype and A.shape[:-1] in (b.shape, b.shape[:-1])
     _check("solve", fits, "floats of shape (..., n, n), and of (..., n) or (..., n, m)", A, b)
     columns = b if b.ndim == A.ndim else b.contiguous().reshape((*b.shape, 1))
@@ -313,7 +325,7 @@ def inverse(A: array) -> array:
     >>> wb.numerics.inverse(wb.array([[2.0, 0.0], [0.0, 4.0]])).numpy().tolist()
     [[0.5, 0.0], [0.0, 0.25]]
     """
-    _check("inverse", isinstance(A, array) and A.ndim > 1, "floats of shape (..., n, n)", A)
+    _check_square("inverse", A)
     with memory.unrecorded():
         one = array(np.broadcast_to(np.eye(A.shape[-1]), A.shape), dtype=A.dtype, device=A.device)
     return _dense("inverse", _solved, A, one)
@@ -329,6 +341,7 @@ def cholesky(A: array) -> array:
     >>> wb.numerics.cholesky(wb.array([[4.0, 2.0], [2.0, 5.0]])).numpy().tolist()
     [[2.0, 0.0], [1.0, 2.0]]
     """
+    _check_square("cholesky", A)
     return _dense("cholesky", _factored, A)
 
 

@@ -64,13 +64,19 @@ class CustomOp:
 
         It takes the arguments, results and tangents as arrays, and returns arrays, or None for a zero.
         """
+        self.along = rule
+        return rule
+
+    def push_rule(self, dtypes: Sequence[Any]) -> Rule | None:
+        """The rule for tangents, on numbers: with `tangent` they become arrays of these dtypes (None: their own)."""
+        if (along := self.along) is None:
+            return self.push
 
         def of_numbers(*given: object) -> list[Any]:
-            found = rule(*[array(v) if isinstance(v, np.ndarray) else v for v in given])
-            return [None if t is None else read_values(t) for t in listed(found)]
+            arrays = [array(v, dtype=t) if isinstance(v, np.ndarray) else v for v, t in zip(given, dtypes, strict=True)]
+            return [None if t is None else read_values(t) for t in listed(along(*arrays))]
 
-        self.along, self.push = rule, of_numbers
-        return rule
+        return of_numbers
 
     def __call__(self, *args: object) -> Any:
         capture_log.refuse("A custom op", "the op outside of the capture, or jit=False")
@@ -170,7 +176,8 @@ class OpCall:
             return
         known = {id(a) for a in moved}
         tangents = [value_of(a, space) if id(a) in known else np.zeros((*a.shape, *components(a))) for a in self.ins]
-        found = self._called(event, self.op.push, "jvp", after, tangents, self.outs)
+        rule = self.op.push_rule([getattr(a, "dtype", None) for a in (*self.args, *self.outs, *self.ins)])
+        found = self._called(event, rule, "jvp", after, tangents, self.outs)
         for a, t in zip(self.outs, found, strict=True):
             if is_float_memory(a):
                 view = shadow_of(a, space)

@@ -237,9 +237,14 @@ def _best(t: np.ndarray, attr: str) -> Any:
     return best
 
 
+def _best_type(t: Type, attr: str) -> Type:
+    tile_of(f"tile_arg{attr}", t)
+    return int32
+
+
 BEST = row(
     "tile_best",
-    type=lambda t, attr: (tile_of(f"tile_arg{attr}", t), int32)[1],
+    type=_best_type,
     facts="typed_by_attr exact",
     meaning=_best,
     block=lambda types, type, out, t, attr: (
