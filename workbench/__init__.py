@@ -141,7 +141,7 @@ for _room, _names in {
     "derivatives.curvature": "covariance hessian",
     "derivatives.integrate": "bdf2 implicit_midpoint integrate rk4 rk45 symplectic_euler velocity_verlet",
     "derivatives.jacobian": "hvp jacobian value_and_grad",
-    "derivatives.root": "fixed_point root",
+    "derivatives.root": "fixed_point minimize root",
     "derivatives.smoothed": "smoothed",
     "derivatives.sweep": "sweep",
     "derivatives.verify": "gradcheck",

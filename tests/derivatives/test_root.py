@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import numpy as np
 import pytest
 
@@ -225,3 +227,94 @@ def test_a_minimum_is_a_root_of_a_gradient():
     tape.backward(grads={x: np.ones(3)})
     c = np.cosh(x.numpy() - p.numpy())
     np.testing.assert_allclose(p.grad.numpy(), c / (c + 0.2), rtol=1e-9)
+
+
+@wb.kernel
+def valley(x: wb.array[Any], p: wb.array[Any], e: wb.array[Any]):
+    i = wb.tid()
+    wb.atomic_add(e, 0, wb.cosh(x[i] - p[i]) + x[i] * x[i] * x[i] * x[i] + x.dtype(0.1) * p[0] * x[i] * x[(i + 1) % 3])
+
+
+def lowest(scalar):
+    def objective(x, p):
+        e = wb.zeros(1, dtype=scalar)
+        wb.launch(valley, 3, [x, p], [e])
+        return e
+
+    return objective
+
+
+def minimum(scalar, start):
+    """The sum of the squares of the minimum of `valley`: (tape, p, x, loss)."""
+    p, loss = wb.array(start, dtype=scalar, requires_grad=True), wb.zeros(1, dtype=scalar)
+    with wb.Tape(keep="all") as tape:
+        x = wb.minimize(lowest(scalar), wb.zeros(3, dtype=scalar), p)
+        wb.utils.array_inner(x, x, out=loss)
+    return tape, p, x, loss
+
+
+def test_a_minimum_and_its_derivatives(scalar):
+    tape, p, x, loss = minimum(scalar, P)
+    at, q = x.numpy().astype(np.float64), P
+    slope = np.sinh(at - q) + 4 * at**3 + 0.1 * q[0] * (np.roll(at, 1) + np.roll(at, -1))
+    np.testing.assert_allclose(slope, 0, atol=1e-9 if scalar is wb.float64 else 1e-5)
+    curvature = np.diag(np.cosh(at - q) + 12 * at**2) + 0.1 * q[0] * (1 - np.eye(3))
+    mixed = -np.diag(np.cosh(at - q))
+    mixed[:, 0] += 0.1 * (np.roll(at, 1) + np.roll(at, -1))
+    exact = -np.linalg.solve(curvature, mixed)
+    close = {"rtol": 1e-7} if scalar is wb.float64 else {"rtol": 2e-4, "atol": 1e-5}
+    np.testing.assert_allclose(wb.jvp(tape, {p: P})[x], exact @ P, **close)
+    hessian = wb.hessian(tape, loss, p)
+    tape.backward(loss)
+    np.testing.assert_allclose(p.grad.numpy(), 2 * at @ exact, **close)
+    if scalar is wb.float64:
+        moved = []
+        for k in range(3):
+            there = [minimum(scalar, P + s * 1e-5 * np.eye(3)[k]) for s in (1, -1)]
+            for t, _, _, end in there:
+                t.backward(end)
+            moved.append((there[0][1].grad.numpy() - there[1][1].grad.numpy()) / 2e-5)
+        np.testing.assert_allclose(hessian, moved, rtol=1e-5, atol=1e-7)
+
+
+def test_a_minimum_touches_no_gradient_and_is_a_solution_without_a_tape():
+    p = wb.array(P, dtype=wb.float64, requires_grad=True)
+    x = wb.minimize(lowest(wb.float64), wb.zeros(3, dtype=wb.float64), p)
+    np.testing.assert_allclose(x.numpy(), minimum(wb.float64, P)[2].numpy(), atol=1e-9)
+    with wb.Tape():
+        wb.minimize(lowest(wb.float64), wb.zeros(3, dtype=wb.float64), p)
+    assert not p.grad.numpy().any()
+
+
+@wb.kernel
+def saddle(x: wb.array[float], p: wb.array[float], e: wb.array[float]):
+    e[0] = p[0] * x[0] * x[0] - x[1] * x[1] * x[1] * x[1]
+
+
+@wb.kernel
+def gutter(x: wb.array[float], p: wb.array[float], e: wb.array[float]):
+    e[0] = p[0] * (x[0] - x[1]) * (x[0] - x[1])
+
+
+@wb.kernel
+def slide(x: wb.array[float], p: wb.array[float], e: wb.array[float]):
+    e[0] = p[0] * x[0]
+
+
+def test_what_is_no_minimum_is_refused():
+    p = wb.array([1.0], requires_grad=True)
+    for kernel in (saddle, gutter):
+        with pytest.raises(wb.GradientError, match="no minimum") as refused:
+            wb.minimize(of(kernel), wb.zeros(2), p)
+        assert refused.value.slug == "not-a-minimum"
+    with pytest.raises(wb.GradientError, match=r"minimize\(\) did not converge") as refused:
+        wb.minimize(of(slide), wb.zeros(1), p)
+    assert refused.value.slug == "not-converged"
+
+
+def test_what_the_objective_reads_with_a_gradient_is_an_argument():
+    p = wb.array([1.0], requires_grad=True)
+    with pytest.raises(wb.GradientError, match="reads p, which has a gradient") as refused:
+        wb.minimize(lambda x: of(square)(x, p), wb.ones(1))
+    assert refused.value.slug == "unused-argument"
+    assert p.grad is None or not p.grad.numpy().any()

@@ -11,6 +11,8 @@ from __future__ import annotations
 
 import collections
 import warnings
+from collections.abc import Callable
+from typing import Any
 
 import numpy as np
 
@@ -20,6 +22,7 @@ from tests.fuzz import asked_seeds
 F = wb.float64
 N = 3
 H = 1e-30
+STEP = 2e-3
 
 
 @wb.kernel
@@ -136,7 +139,18 @@ class Program:
             found.append(self.loss(moved[:N], moved[N:]).imag / H)
         return np.array(found)
 
-    def run(self) -> np.ndarray:
+    def moved(self, v: np.ndarray) -> np.ndarray:
+        """The change of the gradient along v, by central differences of order four."""
+        start = np.concatenate([self.x, self.p])
+        found = []
+        for k in (-2, -1, 1, 2):
+            self.x, self.p = np.split(start + k * STEP * v, 2)
+            found.append(self.exact())
+        self.x, self.p = np.split(start, 2)
+        return (found[0] - 8 * found[1] + 8 * found[2] - found[3]) / (12 * STEP)
+
+    def run(self, v: np.ndarray) -> tuple[np.ndarray, np.ndarray | None, float | None]:
+        """The gradient; along v the change of it and the derivative, None where refused or for another program."""
         x = wb.array(self.x, dtype=F, requires_grad=True)
         p, loss = wb.array(self.p, dtype=F, requires_grad=True), wb.zeros(1, dtype=F)
         first = x
@@ -144,11 +158,16 @@ class Program:
             for step in self.steps:
                 x = self.step(step, x, p, loss)
             wb.launch(squares, N, [x], [loss])
+        along = {first: v[:N], p: v[N:]}
+        second, slope = (
+            _unless_refused(lambda: np.concatenate([*wb.hvp(outer, loss, along).values()])),
+            _unless_refused(lambda: float(wb.jvp(outer, along)[loss][0])),
+        )
         with_nothing = wb.zeros(N, dtype=F)
         for a in (first, p):
             a.grad = with_nothing
         outer.backward(loss)
-        return np.concatenate([first.grad.numpy(), p.grad.numpy()])
+        return np.concatenate([first.grad.numpy(), p.grad.numpy()]), second, slope
 
     def step(self, step: dict, x: wb.array, p: wb.array, loss: wb.array) -> wb.array:
         y = wb.zeros(N, dtype=F, requires_grad=True)
@@ -192,19 +211,33 @@ class Program:
         return grad
 
 
+def _unless_refused(derivative: Callable[[], Any]) -> Any:
+    try:
+        return derivative()
+    except wb.GradientError:
+        return None
+
+
 def outcome(seed: int) -> str:
-    """ "exact" or "refused"; raises AssertionError with the program where a gradient is wrong."""
+    """ "exact", "twice" if second derivatives are too, or "refused"; raises AssertionError where one is wrong."""
     program = Program(seed)
+    v = np.random.default_rng(seed).uniform(-1, 1, 2 * N)
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")
         try:
-            got = program.run()
+            got, second, slope = program.run(v)
         except wb.GradientError as error:
             return f"refused [{error.slug}]"
     exact = program.exact()
     if not np.allclose(got, exact, rtol=1e-9, atol=1e-11):
         raise AssertionError(f"program {seed}: {got} instead of {exact}\n{program.__dict__}")
-    return "exact"
+    if slope is not None and not np.isclose(slope, exact @ v, rtol=1e-9, atol=1e-11):
+        raise AssertionError(f"program {seed}: jvp {slope} instead of {exact @ v}\n{program.__dict__}")
+    if second is None or any(step["taken"] == "detach" for step in program.steps):
+        return "exact"
+    if not np.allclose(second, moved := program.moved(v), rtol=1e-6, atol=1e-7):
+        raise AssertionError(f"program {seed}: hvp {second} instead of {moved}\n{program.__dict__}")
+    return "twice"
 
 
 def main() -> None:

@@ -212,7 +212,7 @@ def test_a_tape_with_it_runs_again_or_is_refused(name):
 def test_the_tangent_is_that_of_the_program_or_is_refused(name):
     tape, x, y = recorded(name)
     exact, kind = PROGRAMS[name][1], kinds.KINDS[name]
-    if kind.closed or exact is None:
+    if (kind.closed and kind is not kinds.BACKWARD) or exact is None:
         with pytest.raises(GradientError) as refused:
             wb.jvp(tape, {x: seed(*ONE)})
         assert refused.value.slug == {"opaque": "opaque", "gradient": "gradient-value"}.get(name, "jvp-func")

@@ -1,4 +1,4 @@
-"""Roots and fixed points with the gradient of the solution, by the implicit function theorem.
+"""Roots, fixed points and minima with the gradient of the solution, by the implicit function theorem.
 
 The solution x* is found outside of the tape, by Newton's method. Then two steps of the chord iteration
 x <- x - A r(x, p) with the constant A = (dr/dx)^-1 are recorded, from x*. They move nothing, as r is 0 there; but each
@@ -24,7 +24,7 @@ from ..kernels.reading.declare import tid
 from ..kernels.types import Scalar
 from ..launches.launch import launch, through
 from ..tapes.tape import Tape
-from .jacobian import jacobian
+from .jacobian import jacobian, value_and_grad
 
 LARGEST = 2000  # unknowns: their derivative is a dense matrix
 ORDERS = 2  # of derivatives that are exact
@@ -72,10 +72,14 @@ def root(residual: Residual, guess: array, *params: array, tol: float | None = N
     >>> x.list(), p.grad.list()
     ([2.0], [0.25])
     """
-    _check(residual, guess)
-    capture_log.refuse("root()", "the solve before the capture")
+    _check("root", residual, guess)
     with memory.unrecorded():
-        found, slope = _newton(residual, clone(guess, requires_grad=False), params, tol, maxiter)
+        found, slope = _newton("root", residual, clone(guess, requires_grad=False), params, tol, maxiter)
+    return _solution(residual, found, slope, params)
+
+
+def _solution(residual: Residual, found: array, slope: np.ndarray, params: tuple[array, ...]) -> array:
+    """The root `found`, where the residual's derivative by it is `slope`: under an open tape with its derivatives."""
     if memory.recorder() is None:
         return found
     try:
@@ -84,11 +88,11 @@ def root(residual: Residual, guess: array, *params: array, tol: float | None = N
         text = "root(): the derivative of the residual by x is singular at the solution."
         raise GradientError(text, slug="singular", why="Nearby there are other solutions, or none.") from None
     with memory.unrecorded():
-        matrix = array(inverse.reshape(-1), dtype=guess.dtype, device=guess.device)
+        matrix = array(inverse.reshape(-1), dtype=found.dtype, device=found.device)
         x = zeros_like(found, requires_grad=False)
     write_array("root", x, found)
     for _ in range(ORDERS):
-        r, moved = residual(x, *params), zeros(guess.shape, guess.dtype, guess.device)
+        r, moved = residual(x, *params), zeros(found.shape, found.dtype, found.device)
         launch(chord, x.size, [x.flatten(), matrix, r.flatten()], [moved.flatten()])
         x = moved
     return x
@@ -117,19 +121,93 @@ def fixed_point(step: Residual, guess: array, *params: array, tol: float | None 
     return root(residual, guess, *params, tol=tol, maxiter=maxiter)
 
 
-def _check(residual: object, guess: object) -> None:
-    instead = "wb.root(residual, wb.zeros(n), p)   with def residual(x, p): ...; return r"
-    if not callable(residual):
-        raise LaunchError(f"root() takes a function, not {type(residual).__name__}.", slug="root", instead=instead)
+@through
+def minimize(objective: Residual, guess: array, *params: array, tol: float | None = None, maxiter: int = 200) -> array:
+    """The x near the guess at which objective(x, *params) is smallest, with its exact gradient by `params`.
+
+    objective  takes an array like `guess` and launches kernels; returns an array of one element. It is called again and
+               again, and must depend on its arguments alone (and on arrays without gradient that do not change).
+    guess, tol of the gradient, and what is recorded under an open tape: as for `root`, of the gradient by x.
+    Forwards SciPy's BFGS (Nocedal and Wright, "Numerical optimization", 2006, section 6.1) with at most `maxiter`
+    iterations leads to the minimum, and Newton's method on to where the gradient is 0.
+    Raises GradientError [not-converged]; [not-a-minimum] where the Hessian is not positive definite; [unused-argument]
+    for an array with a gradient that is no argument; LaunchError [root]; what the launches raise.
+
+    >>> @wb.kernel
+    ... def energy(x: wb.array[float], p: wb.array[float], e: wb.array[float]):
+    ...     e[0] = wb.cosh(x[0] - 2.0 * p[0])
+    >>> def objective(x, p):
+    ...     e = wb.zeros(1)
+    ...     wb.launch(energy, 1, [x, p, e])
+    ...     return e
+    >>> p = wb.array([1.5], requires_grad=True)
+    >>> with wb.Tape() as tape:
+    ...     x = wb.minimize(objective, wb.zeros(1), p)
+    >>> tape.backward(x)
+    >>> x.list(), p.grad.list()
+    ([3.0], [2.0])
+    """
+    from scipy import optimize  # when it is called: it takes a while to load
+
+    _check("minimize", objective, guess)
+
+    @through
+    def slope(x: array, *params: array) -> array:
+        return _slope(objective, x, params)
+
+    with memory.unrecorded():
+        constants = [clone(p, requires_grad=False) for p in params]
+        loss = through(lambda x: objective(x, *constants))
+        start = read_values(guess).astype(np.float64).ravel()
+        with np.errstate(over="ignore", invalid="ignore"):  # of an objective without a lowest value
+            best = optimize.minimize(
+                value_and_grad(loss, like=guess), start, jac=True, method="BFGS", options={"maxiter": maxiter}
+            )
+        if not np.isfinite([best.fun, *best.x]).all():
+            raise _not_converged("minimize", maxiter, np.linalg.norm(best.jac))
+        found, curvature = _newton(
+            "minimize", slope, array(best.x.reshape(guess.shape), guess.dtype), params, tol, maxiter
+        )
+    least = np.linalg.eigvalsh(curvature)[0]
+    if not least > 0:
+        text = f"minimize(): the gradient is 0, but the Hessian has an eigenvalue of {least:.3g}."
+        why = "It is no minimum, or one of many beside each other."
+        raise GradientError(text, slug="not-a-minimum", where=memory.caller_where(), why=why, instead="another guess")
+    return _solution(slope, found, curvature, params)
+
+
+def _slope(objective: Residual, x: array, params: tuple[array, ...]) -> array:
+    """The gradient of the objective by x, as a function of x and params: by a tape of its own, on copies of them."""
+    start, *own = (clone(a, requires_grad=True) for a in (x, *params))
+    with Tape(keep="all") as tape:
+        loss = objective(start, *own)
+    known = {a.allocation for a in (start, *own)} | {*tape.log.written}
+    for a in tape.arrays.values():
+        if a.requires_grad and a.allocation in tape.active and a.allocation not in known:
+            text = f"minimize(): the objective reads {tape.names.called(a)}, which has a gradient and is no argument."
+            instead = "wb.minimize(objective, guess, a)   with def objective(x, a): ..."
+            raise GradientError(text, slug="unused-argument", instead=instead)
+    tape.backward(loss)
+    for met in tape.border.crossings:
+        met.said = True  # nobody but us sees the gradients of the copies
+    assert start.grad is not None
+    return start.grad
+
+
+def _check(name: str, function: object, guess: object) -> None:
+    instead = f"wb.{name}(function, wb.zeros(n), p)   with def function(x, p): ...; return r"
+    capture_log.refuse(f"{name}()", "the solve before the capture")
+    if not callable(function):
+        raise LaunchError(f"{name}() takes a function, not {type(function).__name__}.", slug="root", instead=instead)
     if not isinstance(guess, array) or not isinstance(guess.dtype, Scalar) or guess.dtype.kind != "f":
-        raise LaunchError("root() takes an array of float32 or float64 as guess.", slug="root", instead=instead)
+        raise LaunchError(f"{name}() takes an array of float32 or float64 as guess.", slug="root", instead=instead)
     if guess.size > LARGEST:
-        text = f"root() of {guess.size} unknowns: its derivative by them would be a matrix of {guess.size}^2 numbers."
+        text = f"{name}() of {guess.size} unknowns: it takes a matrix of {guess.size}^2 numbers."
         raise LaunchError(text, slug="root", instead="wb.optim.linear.cg in a Newton iteration of yours")
 
 
 def _newton(
-    residual: Residual, x: array, params: tuple[array, ...], tol: float | None, maxiter: int
+    name: str, residual: Residual, x: array, params: tuple[array, ...], tol: float | None, maxiter: int
 ) -> tuple[array, np.ndarray]:
     """(the root, the derivative of the residual there), by Newton's method with halved steps where one leads away."""
     eps = float(np.finfo(read_values(x).dtype).eps)
@@ -143,13 +221,17 @@ def _newton(
         start = read_values(x).astype(np.float64)
         for k in range(HALVINGS):
             x.assign((start - step.reshape(start.shape) / 2**k).astype(read_values(x).dtype))
-            r = read_values(residual(x, *params)).astype(np.float64).ravel()
+            r = read_values(residual(clone(x, requires_grad=False), *params)).astype(np.float64).ravel()
             if np.linalg.norm(r) < size:
                 break
         r, slope = _linear(residual, x, params)
-    text = f"root() did not converge in {maxiter} iterations: the residual is {np.linalg.norm(r):.3g}."
+    raise _not_converged(name, maxiter, np.linalg.norm(r))
+
+
+def _not_converged(name: str, maxiter: int, size: float | np.floating) -> GradientError:
+    text = f"{name}() did not converge in {maxiter} iterations: the residual is {size:.3g}."
     why = "Its gradient is that of the solution, not of an iterate."
-    raise GradientError(text, slug="not-converged", where=memory.caller_where(), why=why, instead="a better guess")
+    return GradientError(text, slug="not-converged", where=memory.caller_where(), why=why, instead="a better guess")
 
 
 def _linear(residual: Residual, x: array, params: tuple[array, ...]) -> tuple[np.ndarray, np.ndarray]:

@@ -11,10 +11,21 @@ from typing import Any
 
 from ..arrays.allocation import Allocation, caller_where
 from ..arrays.array import array, array_on, itemsize_of, whole_memory
-from ..arrays.workspace import Workspace, add_into, float_parts, gradient_dtype, is_float_memory, shadow_view
+from ..arrays.creation import copy
+from ..arrays.workspace import (
+    Shadow,
+    Workspace,
+    add_into,
+    float_parts,
+    gradient_dtype,
+    is_float_memory,
+    same_part,
+    shadow_view,
+)
 from ..errors import GradientError
 from ..kernels.types import Struct, float32
 from .events import Event, clock
+from .jvp import value_of
 from .kinds import BACKWARD
 from .private_copies import InFloat64
 from .tape import Tape
@@ -55,9 +66,7 @@ class InnerBackward:
         twice = InFloat64(self.tape).follow()
         for a, found in twice.pulled(self.seeds, arrived).items():
             if a in self.leaves:
-                for part in float_parts(self.leaves[a]).values():
-                    dtype = gradient_dtype(part)
-                    add_into(space[a].view(part.span, dtype), found.view(part.span, dtype), part.span)
+                _add_parts(space[a], self.leaves[a], found)
             elif found.data.any():
                 raise self._refused(event, "it started from memory that it wrote, or that has no requires_grad")
         for y, seed in self.given.items():
@@ -65,6 +74,63 @@ class InnerBackward:
                 add_into(shadow_view(seed, space[seed.allocation]), twice.moved.of(y).data, seed.span)
         for a in self.computed:
             space[self.gradients[a].allocation].data[...] = 0
+
+    def push_forward(self, event: Event, space: Workspace) -> None:
+        """Add the tangents of what was published: H v, and J^T by those of the seeds. Raises what `reverse` raises."""
+        moved = {a: space[a].data.copy() for a in self.leaves if a in space}
+        seeds = {y: value_of(seed, space) for y, seed in self.given.items() if seed.allocation in space}
+        if not moved and not seeds:
+            return
+        self._check(event, self.gradients)
+        for a, found in InFloat64(self.tape).follow().pulled(self.seeds, moved, seeds).items():
+            if a in self.leaves:
+                _add_parts(space[self.gradients[a].allocation], self.leaves[a], found)
+
+    def again(self, event: Event, copies: InFloat64) -> Callable[[bool], None]:
+        """The `backward` on copies of the other tape and their tangents, as one that a third tape records.
+
+        The gradient of <s, dy> + <ds, y> by the tangents of the start is what was published, by the start its tangent.
+        """
+        self._check(event, self.gradients)
+        followed = [y for y, seed in self.given.items() if self.outer.log.follows(seed.allocation)]
+        wholes = {x.allocation: whole_memory(x) for x in self.tape.arrays.values() if x.allocation in self.seeds}
+        for y in followed:
+            if sum(z.allocation is y.allocation for z in self.given) > 1:
+                raise self._refused(event, "two of its seeds share memory")
+            del wholes[y.allocation]
+        space = Workspace()
+        for a in wholes:
+            space[a].data[...] = self.seeds[a]
+        constants = {x: value_of(x, space) for x in wholes.values()}
+        inside = InFloat64(self.tape).follow()
+        begun = [(m.span(), m.span().copy_out()) for of in inside.both for m in of.memory.values()]
+        parts = [
+            (part, same_part(self.gradients[a], path))
+            for a, x in self.leaves.items()
+            for path, part in float_parts(x).items()
+        ]
+
+        def step(_: bool) -> None:
+            for span, data in begun:
+                span.copy_in(data)
+            for of, here in zip(copies.both, inside.both, strict=True):
+                for x, _g in parts:
+                    start = here.of(x)
+                    start.requires_grad = True
+                    copy(start, of.of(x))
+                    _published(start).zero_()
+            with Tape(keep="all") as tape:
+                for run in inside.steps:
+                    run(True)
+            seeds: dict[array, Any] = {inside.moved.of(y): v for y, v in constants.items()}
+            for y in followed:
+                seeds[inside.moved.of(y)], seeds[inside.twins.of(y)] = (of.of(self.given[y]) for of in copies.both)
+            tape.backward(grads=seeds)
+            for of, here in zip(copies.both, reversed(inside.both), strict=True):
+                for x, g in parts:
+                    copy(of.of(g), of.of(g) + _published(here.of(x)))
+
+        return step
 
     def _check(self, event: Event, arrived: Mapping[Allocation, Any]) -> None:
         name = self.tape.names.called
@@ -100,6 +166,17 @@ class InnerBackward:
             where=event.where,
             instead=instead or "wb.detach(x.grad), if the gradient is meant as a constant",
         )
+
+
+def _add_parts(to: Shadow, x: array, found: Shadow) -> None:
+    """Add the float parts of an array in one shadow to those in another."""
+    for part in float_parts(x).values():
+        dtype = gradient_dtype(part)
+        add_into(to.view(part.span, dtype), found.view(part.span, dtype), part.span)
+
+
+def _published(x: array) -> Any:
+    return x.grad
 
 
 def _gradient_of(x: array) -> array:

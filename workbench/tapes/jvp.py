@@ -308,13 +308,6 @@ def _opaque(tape: Tape, event: Event, space: Workspace, after: dict) -> None:
         raise GradientError(text, slug="opaque", where=event.where, instead="a direction on which it does not depend")
 
 
-def _backward(tape: Tape, event: Event, space: Workspace, after: dict) -> None:
-    if meets([event.inner.leaves[a] for a in event.inner.leaves], space):
-        text = "the tangent comes to a backward of another tape."
-        why = "Its second derivatives are known to the reverse walk alone."
-        raise GradientError(text, slug="jvp-func", where=event.where, why=why, instead="tape.backward(loss)")
-
-
 def _gradient(tape: Tape, event: Event, space: Workspace, after: dict) -> None:
     raise gradient_met(tape, event)
 
@@ -325,7 +318,7 @@ STEPS: dict[str, Callable[[Tape, Event, Workspace, dict], None]] = {
     "func": _func,
     "op": lambda tape, event, space, after: event.op.push_forward(tape, event, space, after),
     "loop": _func,
-    "backward": _backward,
+    "backward": lambda tape, event, space, after: event.inner.push_forward(event, space),
     "opaque": _opaque,
     "gradient": _gradient,
     "none": _refuse_sources,  # a foreign write or a cut has no tangent

@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
 from functools import cached_property
+from types import MappingProxyType
 from typing import Any, Self
 
 import numpy as np
@@ -314,6 +315,8 @@ class InFloat64(Rerun):
 
     def before(self, event: Event) -> None:
         by_rule = event.op is not None and (event.op.op.along is not None or not event.followed)
+        if event.inner is not None and self.twins:  # made at the first event
+            return
         if event.kind.own and not (event.kind.repeatable or event.kind.pinned or by_rule):
             text = f"{event.label} has no second derivative."
             why = "Its adjoint is a function of its own, not a program that could be differentiated again."
@@ -330,6 +333,11 @@ class InFloat64(Rerun):
             m.bytes[...] = 0
         return made
 
+    @property
+    def both(self) -> tuple[CopiedArrays, CopiedArrays]:
+        """The copies, and their tangents."""
+        return self.twins, self.moved
+
     def _joint(self, event: Event) -> Launch:
         command, back, of = event.command, event.reverse, event.command.program
         function = of.once(joint, of.function, back.reverse.active, command.plan.changing)
@@ -343,6 +351,9 @@ class InFloat64(Rerun):
         return Launch(of.once(flat_program, of, function), made.dims, [*made.flat, *tangents], made.declared)
 
     def behind(self, event: Event) -> None:
+        if event.inner is not None:
+            self.steps.append(event.inner.again(event, self))
+            return
         done = len(self.steps)
         super().behind(event)
         if event.op is not None and event.followed:
@@ -367,13 +378,23 @@ class InFloat64(Rerun):
         space = self._pulled(seeds)
         return {x: value_of(self.twins.of(x), space) for x in tangents}
 
-    def pulled(self, seeds: dict[Allocation, Any], tangents: dict[Allocation, Any]) -> dict[Allocation, Shadow]:
-        """By memory the gradient, by its start, of <seeds, final tangents>, for tangents of the start; all as bytes."""
+    def pulled(
+        self,
+        seeds: dict[Allocation, Any],
+        tangents: dict[Allocation, Any],
+        changes: Mapping[array, Any] = MappingProxyType({}),
+    ) -> dict[Allocation, Shadow]:
+        """By memory the gradient, by its start, of <seeds, final tangents>, for tangents of the start; all as bytes.
+
+        changes   {array: numbers} of seeds: <changes, final contents> is added.
+        """
         for a, data in tangents.items():
             self.moved.memory[a].bytes[...] = data
         space = Workspace()
         for a, data in seeds.items():
             space[self.moved.memory[a]].data[...] = data
+        for y, v in changes.items():
+            add_into(shadow_of(self.twins.of(y), space), v, self.twins.of(y).span)
         space = self._pulled(space)
         return {a: space[twin] for a, twin in self.twins.memory.items() if twin in space}
 
