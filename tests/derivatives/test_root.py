@@ -318,3 +318,49 @@ def test_what_the_objective_reads_with_a_gradient_is_an_argument():
         wb.minimize(lambda x: of(square)(x, p), wb.ones(1))
     assert refused.value.slug == "unused-argument"
     assert p.grad is None or not p.grad.numpy().any()
+
+
+@wb.kernel
+def pulled(x: wb.array[wb.vec2d], p: wb.array[wb.vec2d], e: wb.array[wb.float64]):
+    i = wb.tid()
+    d = x[i] - p[i]
+    wb.atomic_add(e, 0, wb.cosh(d[0]) + d[1] * d[1] + 0.5 * x[i][0] * x[i][0] * x[i][1])
+
+
+@wb.kernel
+def pull_of(x: wb.array[wb.vec2d], p: wb.array[wb.vec2d], r: wb.array[wb.vec2d]):
+    i = wb.tid()
+    d = x[i] - p[i]
+    r[i] = wb.vec2d(wb.sinh(d[0]) + x[i][0] * x[i][1], 2.0 * d[1] + 0.5 * x[i][0] * x[i][0])
+
+
+def test_unknowns_may_be_vectors():
+    """The minimum of an energy and the root of its gradient, by the same parameters: one gradient."""
+
+    def objective(x, p):
+        e = wb.zeros(1, dtype=wb.float64)
+        wb.launch(pulled, 3, [x, p], [e])
+        return e
+
+    def residual(x, p):
+        r = wb.zeros(3, dtype=wb.vec2d)
+        wb.launch(pull_of, 3, [x, p], [r])
+        return r
+
+    places, found = np.linspace(0.2, 0.9, 6).reshape(3, 2), []
+    for solve, function in ((wb.minimize, objective), (wb.root, residual)):
+        p = wb.array(places, dtype=wb.vec2d, requires_grad=True)
+        with wb.Tape() as tape:
+            x = solve(function, wb.zeros(3, dtype=wb.vec2d), p)
+        tape.backward(grads={x: wb.array(np.arange(6.0).reshape(3, 2), dtype=wb.vec2d)})
+        assert x.shape == (3,) and x.dtype == wb.vec2d
+        found.append((x.numpy(), p.grad.numpy()))
+    np.testing.assert_allclose(found[0][0], found[1][0], atol=1e-9)
+    np.testing.assert_allclose(found[0][1], found[1][1], rtol=1e-7)
+    for k, (x, q) in enumerate(zip(found[0][0], places, strict=True)):
+        d = x - q
+        curvature = np.array([[np.cosh(d[0]) + x[1], x[0]], [x[0], 2.0]])
+        exact = np.linalg.solve(curvature, np.array([2.0 * k, 2.0 * k + 1])) * [np.cosh(d[0]), 2.0]
+        np.testing.assert_allclose(found[0][1][k], exact, rtol=1e-7)
+    with pytest.raises(wb.LaunchError, match="float32 or float64"):
+        wb.root(residual, wb.zeros(3, dtype=wb.float16), wb.zeros(3))

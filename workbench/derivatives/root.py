@@ -18,10 +18,12 @@ from ..arrays import allocation as memory, capture_log
 from ..arrays.array import array, clone, read_values
 from ..arrays.creation import zeros, zeros_like
 from ..arrays.host_writes import write_array
+from ..arrays.workspace import is_float_memory
 from ..errors import GradientError, LaunchError
 from ..kernels import kernel
 from ..kernels.reading.declare import tid
-from ..kernels.types import Scalar
+from ..kernels.types import is_float
+from ..launches.array_tools import flat
 from ..launches.launch import launch, through
 from ..tapes.tape import Tape
 from .jacobian import jacobian, value_and_grad
@@ -49,7 +51,8 @@ def root(residual: Residual, guess: array, *params: array, tol: float | None = N
 
     residual   takes an array like `guess` and launches kernels; returns an array of the same shape and dtype. It is
                called again and again, and must depend on its arguments alone (and on arrays that do not change).
-    guess      an array of float32 or float64, at most 2,000 numbers, from where Newton's method starts.
+    guess      an array of floats (float32, float64, vectors of them), at most 2,000 numbers, from where Newton's method
+               starts.
     tol        the largest residual that is none: by default 100 roundings of the numbers that it is made of.
     Under an open tape the launches of the residual at the solution are recorded, and a step that makes the solution
     depend on `params`: `backward`, `jvp`, `hvp` and `hessian` are exact, no iteration is unrolled. A tape with a root
@@ -73,9 +76,24 @@ def root(residual: Residual, guess: array, *params: array, tol: float | None = N
     ([2.0], [0.25])
     """
     _check("root", residual, guess)
+
+    @through
+    def numbers(x: array, *params: array) -> array:
+        r = residual(_like(guess, x), *params)
+        if not isinstance(r, array) or r.shape != guess.shape or r.dtype != guess.dtype:
+            got = f"{r.dtype} of shape {r.shape}" if isinstance(r, array) else type(r).__name__
+            text = f"root(): the residual is {got}, x {guess.dtype} of shape {guess.shape}."
+            raise LaunchError(text, slug="root")
+        return flat(r)
+
     with memory.unrecorded():
-        found, slope = _newton("root", residual, clone(guess, requires_grad=False), params, tol, maxiter)
-    return _solution(residual, found, slope, params)
+        found, slope = _newton("root", numbers, flat(clone(guess, requires_grad=False)), params, tol, maxiter)
+    return _like(guess, _solution(numbers, found, slope, params))
+
+
+def _like(guess: array, x: array) -> array:
+    """The numbers x as an array like the guess, on their memory."""
+    return x.view(guess.dtype).reshape(guess.shape)
 
 
 def _solution(residual: Residual, found: array, slope: np.ndarray, params: tuple[array, ...]) -> array:
@@ -93,7 +111,7 @@ def _solution(residual: Residual, found: array, slope: np.ndarray, params: tuple
     write_array("root", x, found)
     for _ in range(ORDERS):
         r, moved = residual(x, *params), zeros(found.shape, found.dtype, found.device)
-        launch(chord, x.size, [x.flatten(), matrix, r.flatten()], [moved.flatten()])
+        launch(chord, x.size, [x, matrix, r], [moved])
         x = moved
     return x
 
@@ -153,34 +171,30 @@ def minimize(objective: Residual, guess: array, *params: array, tol: float | Non
 
     @through
     def slope(x: array, *params: array) -> array:
-        return _slope(objective, x, params)
+        return _slope(objective, guess, x, params)
 
     with memory.unrecorded():
-        constants = [clone(p, requires_grad=False) for p in params]
-        loss = through(lambda x: objective(x, *constants))
-        start = read_values(guess).astype(np.float64).ravel()
+        x, constants = flat(clone(guess, requires_grad=False)), [clone(p, requires_grad=False) for p in params]
+        loss = value_and_grad(through(lambda x: objective(_like(guess, x), *constants)), like=x)
         with np.errstate(over="ignore", invalid="ignore"):  # of an objective without a lowest value
-            best = optimize.minimize(
-                value_and_grad(loss, like=guess), start, jac=True, method="BFGS", options={"maxiter": maxiter}
-            )
+            start = read_values(x).astype(np.float64)
+            best = optimize.minimize(loss, start, jac=True, method="BFGS", options={"maxiter": maxiter})
         if not np.isfinite([best.fun, *best.x]).all():
             raise _not_converged("minimize", maxiter, np.linalg.norm(best.jac))
-        found, curvature = _newton(
-            "minimize", slope, array(best.x.reshape(guess.shape), guess.dtype), params, tol, maxiter
-        )
+        found, curvature = _newton("minimize", slope, x.assign(best.x), params, tol, maxiter)
     least = np.linalg.eigvalsh(curvature)[0]
     if not least > 0:
         text = f"minimize(): the gradient is 0, but the Hessian has an eigenvalue of {least:.3g}."
         why = "It is no minimum, or one of many beside each other."
         raise GradientError(text, slug="not-a-minimum", where=memory.caller_where(), why=why, instead="another guess")
-    return _solution(slope, found, curvature, params)
+    return _like(guess, _solution(slope, found, curvature, params))
 
 
-def _slope(objective: Residual, x: array, params: tuple[array, ...]) -> array:
+def _slope(objective: Residual, guess: array, x: array, params: tuple[array, ...]) -> array:
     """The gradient of the objective by x, as a function of x and params: by a tape of its own, on copies of them."""
-    start, *own = (clone(a, requires_grad=True) for a in (x, *params))
+    start, *own = (clone(a, requires_grad=is_float_memory(a)) for a in (x, *params))
     with Tape(keep="all") as tape:
-        loss = objective(start, *own)
+        loss = objective(_like(guess, start), *own)
     known = {a.allocation for a in (start, *own)} | {*tape.log.written}
     for a in tape.arrays.values():
         if a.requires_grad and a.allocation in tape.active and a.allocation not in known:
@@ -199,10 +213,10 @@ def _check(name: str, function: object, guess: object) -> None:
     capture_log.refuse(f"{name}()", "the solve before the capture")
     if not callable(function):
         raise LaunchError(f"{name}() takes a function, not {type(function).__name__}.", slug="root", instead=instead)
-    if not isinstance(guess, array) or not isinstance(guess.dtype, Scalar) or guess.dtype.kind != "f":
+    if not isinstance(guess, array) or not is_float(guess.dtype) or guess.data.itemsize < 4:
         raise LaunchError(f"{name}() takes an array of float32 or float64 as guess.", slug="root", instead=instead)
-    if guess.size > LARGEST:
-        text = f"{name}() of {guess.size} unknowns: it takes a matrix of {guess.size}^2 numbers."
+    if (n := flat(guess).size) > LARGEST:
+        text = f"{name}() of {n} unknowns: it takes a matrix of {n}^2 numbers."
         raise LaunchError(text, slug="root", instead="wb.optim.linear.cg in a Newton iteration of yours")
 
 
@@ -214,14 +228,14 @@ def _newton(
     r, slope = _linear(residual, x, params)
     for _ in range(maxiter):
         size = np.linalg.norm(r)
-        noise = 100 * eps * float(np.linalg.norm(np.abs(slope) @ np.abs(read_values(x).ravel()))) + 1e-300
+        noise = 100 * eps * float(np.linalg.norm(np.abs(slope) @ np.abs(read_values(x)))) + 1e-300
         if size <= (noise if tol is None else tol):
             return x, slope
         step = np.linalg.lstsq(slope, r, rcond=None)[0]
         start = read_values(x).astype(np.float64)
         for k in range(HALVINGS):
-            x.assign((start - step.reshape(start.shape) / 2**k).astype(read_values(x).dtype))
-            r = read_values(residual(clone(x, requires_grad=False), *params)).astype(np.float64).ravel()
+            x.assign((start - step / 2**k).astype(read_values(x).dtype))
+            r = read_values(residual(clone(x, requires_grad=False), *params)).astype(np.float64)
             if np.linalg.norm(r) < size:
                 break
         r, slope = _linear(residual, x, params)
@@ -239,8 +253,4 @@ def _linear(residual: Residual, x: array, params: tuple[array, ...]) -> tuple[np
     x.requires_grad = True
     with Tape() as tape:
         r = residual(x, *params)
-    if not isinstance(r, array) or r.shape != x.shape or r.dtype != x.dtype:
-        got = f"{r.dtype} of shape {r.shape}" if isinstance(r, array) else type(r).__name__
-        raise LaunchError(f"root(): the residual is {got}, x {x.dtype} of shape {x.shape}.", slug="root")
-    slope = np.asarray(jacobian(tape, r, x), np.float64).reshape(x.size, x.size)
-    return read_values(r).astype(np.float64).ravel(), slope
+    return read_values(r).astype(np.float64), np.asarray(jacobian(tape, r, x), np.float64)
