@@ -414,3 +414,37 @@ def test_a_tape_that_read_a_gradient_can_be_pickled():
     x.grad.zero_()
     tape.backward(grads={y: seed(*ONE)})
     np.testing.assert_allclose(x.grad.numpy(), 3 * X**2, rtol=1e-12)
+
+
+def of_a_force(x):
+    """The sum of x * 3 x^4, by the gradient that an inner tape leaves in z.grad, and 3 x^2 in x.grad."""
+    z, y, loss = empty(requires_grad=True), empty(), wb.zeros(1, dtype=F)
+    force(x)
+    wb.launch(square, 4, [x], [z])
+    wb.launch(times, 4, [x, force(z)], [y])
+    return wb.utils.array_sum(y, out=loss)
+
+
+def test_losses_for_optimizers_give_their_gradient_alone(backend):
+    exact = 15 * X**4
+    np.testing.assert_allclose(wb.value_and_grad(of_a_force)(X)[1], exact, rtol=1e-12)
+    x = leaf()
+    wb.descend(of_a_force, x, wb.optim.SGD([x], lr=1e-3), rounds=1, jit=False, progress=False)
+    np.testing.assert_allclose(x.numpy(), X - 1e-3 * exact, rtol=1e-6)
+
+
+def test_a_captured_loss_refuses_it_by_its_line():
+    loss = wb.value_and_grad(of_a_force, jit=True)
+    loss(X)
+    with pytest.raises(wb.LaunchError, match="a tape inside another inside @wb.jit of_a_force") as refused:
+        loss(X)
+    assert refused.value.slug == "capture"
+
+
+def test_a_leaf_that_holds_what_the_inner_backward_published_is_said():
+    x = leaf()
+    with wb.Tape(keep="all") as tape:
+        loss = of_a_force(x)
+    with pytest.warns(UserWarning, match=r"gradient of x was added to what backward\(\) inside this tape"):
+        tape.backward(loss)
+    np.testing.assert_allclose(x.grad.numpy(), 3 * X**2 + 15 * X**4, rtol=1e-12)

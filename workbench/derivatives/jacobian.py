@@ -24,6 +24,7 @@ from ..tapes import conventions
 from ..tapes.jit import Jit
 from ..tapes.jvp import as_read, carry_tangents, check_direction, confirm_conventions, shadow_of, value_of
 from ..tapes.private_copies import InFloat64
+from ..tapes.publish import clear_published
 from ..tapes.reverse import walk
 from ..tapes.seeds import check_pairs, check_seed, check_tape
 from ..tapes.tape import Tape
@@ -278,6 +279,7 @@ class ValueAndGrad:
         self.tape = Tape(keep="all" if self.looks else "needed")
         with self.tape:
             loss: object = self.fn(*given)
+            clear_published(self.tape, [given[k] for k in self._picked])
         if not isinstance(loss, array):
             text = f"{self.__name__} returned a {type(loss).__name__}; it must return an array of one element."
             raise GradientError(text, slug="loss-shape", instead="return loss")

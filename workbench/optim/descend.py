@@ -15,6 +15,7 @@ from ..arrays.creation import copy
 from ..display import ProgressBar, png
 from ..errors import GradientError
 from ..tapes.jit import Jit
+from ..tapes.publish import clear_published
 from ..tapes.tape import Tape
 from .steps import Adam
 
@@ -126,6 +127,7 @@ class Descent:
     def _recorded(self, keep: str) -> tuple[Tape, array]:
         with Tape(keep=keep) as tape:
             loss = self.fn(*self.params)
+            clear_published(tape, self.params)
         if not isinstance(loss, array) or loss.data.size != 1:
             text = f"descend: the function returned a {type(loss).__name__}; a loss is an array of one element."
             raise GradientError(text, slug="loss-shape", instead="return loss")

@@ -10,6 +10,7 @@ from typing import Any
 
 from ..arrays import capture_log, ports
 from ..arrays.allocation import Allocation, GradientMemory
+from ..arrays.array import array
 from ..arrays.interval_index import SpanSet
 from ..arrays.span import Span
 from ..arrays.workspace import Shadow, Workspace, accumulate, is_float_memory
@@ -57,11 +58,12 @@ def _publish_one(
     """Add the shadow of a leaf to its `.grad`; replace the `.grad` of what events wrote."""
     grad = a.gradient()
     _close_views(tape, a, grad)
-    if written is None and grad.written and grad.bytes.any():
+    if written is None and (grad.written or grad in tape.active) and grad.bytes.any():
         name = next((n for n in (tape.names.noted.get(i) for i, x in tape.arrays.items() if x.allocation is a) if n), a)
+        source = "values that you had written" if grad.written else "what backward() inside this tape had published"
         warnings.warn(
-            f"the gradient of {name} was added to values that you had written into its .grad: leaves accumulate."
-            " x.grad.zero_() or tape.zero() before backward() starts anew; assigning x.grad = b copied b.",
+            f"the gradient of {name} was added to {source} into its .grad: leaves accumulate. x.grad.zero_() or"
+            " tape.zero() before backward() starts anew; assigning x.grad = b copied b.",
             stacklevel=4,
         )
     blank = grad.blank == grad.version and not grad.exposed
@@ -122,6 +124,16 @@ def gradients_of(tape: Recording) -> list[GradientMemory]:
     """The gradient memories of the arrays of a tape."""
     memories = dict.fromkeys([a.allocation for a in tape.arrays.values()])
     return [a.grad for a in memories if a.grad is not None]
+
+
+def clear_published(tape: Recording, arrays: Iterable[array]) -> None:
+    """Zero, as an event of this open tape, what `backward` inside it left in the gradients of its leaves `arrays`.
+
+    So its own `backward` gives its gradient alone.
+    """
+    for a in arrays:
+        if a.grad is not None and a.grad.allocation in tape.active:
+            a.grad.zero_()
 
 
 _USED_UP = (

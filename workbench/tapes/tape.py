@@ -110,8 +110,10 @@ class Tape(Recording, metaclass=Listed):
         capture_log.refuse_mapped("backward() is called.")
         around, frame = memory.recorder(), sys._getframe(1)
         self.walked_at = frame.f_code, frame.f_lasti
-        if around is self or (around is not None and around.muted) or capture_log.active_capture() is not None:
+        if around is self or (around is not None and around.muted):
             around = None
+        if around is not None:
+            capture_log.refuse("backward() of a tape inside another", "jit=False, or the block without wb.capture()")
         with memory.LOCK, memory.unrecorded(), capture_log.allowed():
             self._refuse_without_leaf()
             grads = arrays_of(grads)
