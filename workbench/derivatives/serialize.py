@@ -196,9 +196,8 @@ def _tape(t: Tape) -> Any:
         if e.kind.closed:
             text = f"a tape with {e.label!r} cannot be sent to another process."
             why = "It runs a function of yours when it is walked."
-            raise GradientError(
-                text, slug="travel", where=e.where, why=why, instead="executor=None, or wb.launch(...) in its place"
-            )
+            instead = "executor=None, or wb.launch(...) in its place"
+            raise GradientError(text, slug="travel", where=e.where, why=why, instead=instead)
     verify(t)
     for kept in (k for e in t.events for k in e.kept):
         kept.said = t.names.reason_of(kept)
