@@ -52,9 +52,8 @@ class Bvh:
         self.groups = None if groups is None else check_groups("Bvh", groups, len(lowers))
         same_device("Bvh", lowers, uppers, groups)
         if lowers.shape != uppers.shape:
-            raise LaunchError(
-                f"a Bvh of {len(lowers)} lower and {len(uppers)} upper corners", slug="shape", instead="one of each"
-            )
+            text = f"a Bvh of {len(lowers)} lower and {len(uppers)} upper corners"
+            raise LaunchError(text, slug="shape", instead="one of each")
         self.device = lowers.device
         self._leaf_size = check_order("Bvh", constructor, leaf_size)
         self.tree: Tree | None = None

@@ -77,9 +77,8 @@ class Mesh:
         self.groups = None if groups is None else check_groups("Mesh", groups, len(indices) // 3)
         same_device("Mesh", points, indices, velocities, groups)
         if len(indices) % 3:
-            raise LaunchError(
-                f"a Mesh of {len(indices)} indices", slug="shape", why="A face has three.", instead="indices.flatten()"
-            )
+            text, why = f"a Mesh of {len(indices)} indices", "A face has three."
+            raise LaunchError(text, slug="shape", why=why, instead="indices.flatten()")
         self.device = points.device
         self._leaf_size = check_order("Mesh", bvh_constructor, bvh_leaf_size or None)
         self.support_winding_number = support_winding_number
@@ -100,9 +99,8 @@ class Mesh:
     def points(self, new: array) -> None:
         check("Mesh", "points", new, wb.vec3)
         if new.shape != self._points.shape:
-            raise LaunchError(
-                f"{len(new)} points for a Mesh of {len(self._points)}", slug="shape", instead="wb.Mesh(points, indices)"
-            )
+            text = f"{len(new)} points for a Mesh of {len(self._points)}"
+            raise LaunchError(text, slug="shape", instead="wb.Mesh(points, indices)")
         same_device("Mesh", new, self.indices)
         self._stay("points", new)
         self._points = new
@@ -112,9 +110,8 @@ class Mesh:
     def velocities(self) -> array:
         """The user's array. Raises LaunchError [velocities] if there is none."""
         if self._velocities is None:
-            raise LaunchError(
-                "This Mesh has no velocities.", slug="velocities", instead="wb.Mesh(points, indices, velocities=...)"
-            )
+            instead = "wb.Mesh(points, indices, velocities=...)"
+            raise LaunchError("This Mesh has no velocities.", slug="velocities", instead=instead)
         return self._velocities
 
     @velocities.setter
@@ -134,12 +131,9 @@ class Mesh:
         """Build the tree anew for where the points are now. Raises LaunchError [capture] in a capture."""
         faces = contents(self.indices, "A Mesh is built", BEFORE).reshape(-1, 3)
         if len(faces) and (int(faces.min()) < 0 or int(faces.max()) >= len(self._points)):
-            raise LaunchError(
-                f"a face of a Mesh names point {faces.max() if faces.min() >= 0 else faces.min()} of "
-                f"{len(self._points)}",
-                slug="bounds",
-                instead="indices from 0 to len(points) - 1",
-            )
+            worst = faces.max() if faces.min() >= 0 else faces.min()
+            text = f"a face of a Mesh names point {worst} of {len(self._points)}"
+            raise LaunchError(text, slug="bounds", instead="indices from 0 to len(points) - 1")
         groups = None if self.groups is None else contents(self.groups, "A Mesh is built", BEFORE)
         points = contents(self._points, "A Mesh is built", BEFORE)
         a, b, c = (points.take(faces[:, k], axis=0) for k in range(3))
