@@ -13,7 +13,7 @@ from typing import Any
 
 from ..ir import Region, Stmt, Value, numeric, type_as, used, walk
 from ..ops import control, tiles
-from ..ops.c_text import c_texts
+from ..ops.c_text import c_texts, c_turns
 from ..types import Scalar, Tile
 from .c_names import literal, type_name
 from .components import ThreadText
@@ -309,8 +309,7 @@ class TileText(ThreadText):
         """Open the loops over all elements; returns the flat index of an element."""
         place = ""
         for n, i in zip(attr.shape, axes, strict=True):
-            turns = f"{i} = {n} - 1; {i} >= 0; --{i}" if attr.order < 0 else f"{i} = 0; {i} < {n}; ++{i}"
-            self.put(f"for (int32_t {turns}) {{")
+            self.put(f"for ({c_turns(i, n, attr.order < 0)}) {{")
             self.depth += 1
             place = f"({place}) * {n} + {i}" if place else i
         return place

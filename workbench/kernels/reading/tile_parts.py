@@ -346,9 +346,8 @@ def read_tile_store(
 ) -> None:
     found, v = tiled_array(reader, a, node), any_tile(reader, t, node)
     if number_of(v.type) != found.type.dtype:
-        raise reader.error(
-            f"{v.type} cannot go into {found.type}", "store-type", node, "", f"tile_astype(t, dtype={found.type.dtype})"
-        )
+        text, instead = f"{v.type} cannot go into {found.type}", f"tile_astype(t, dtype={found.type.dtype})"
+        raise reader.error(text, "store-type", node, "", instead)
     if isinstance(found, Fields) and row is not memory.STORE:
         raise reader.error("structs are not added", "operand-type", node, "", "an array for each field")
 
@@ -487,9 +486,8 @@ def sliced(reader: ReaderBase, node: ast.Slice, n: int) -> range:
     known = all(e is None or k is not None for e, k in zip((node.lower, node.upper, node.step), ends, strict=True))
     found = range(n)[slice(*ends)] if known and ends[2] in (None, 1) else range(0)
     if not found:
-        raise reader.error(
-            "a slice of a tile has constant ends and step 1", "slice", node, "", "tile_view(t, offset=..., shape=...)"
-        )
+        text = "a slice of a tile has constant ends and step 1"
+        raise reader.error(text, "slice", node, "", "tile_view(t, offset=..., shape=...)")
     return found
 
 
