@@ -135,11 +135,9 @@ def no_adjoint(one: GradientWalks, row: VerdictRow) -> Found | None:
             continue
         own, shared = kernel.options.get("enable_backward"), kernel.module.options.get("enable_backward")
         if own is False or (own is None and shared is False):
-            mend = (
-                f"@wp.kernel(enable_backward=True) for `{kernel.key}`"
-                if own is False
-                else f'wp.set_module_options({{"enable_backward": True}}) in {kernel.module.name}'
-            )
+            mend = f"@wp.kernel(enable_backward=True) for `{kernel.key}`"
+            if own is None:
+                mend = f'wp.set_module_options({{"enable_backward": True}}) in {kernel.module.name}'
             return "adjoint switched off", f"Warp's walk passes {step!r} by: enable_backward is False", step, mend
     return None
 
@@ -350,7 +348,12 @@ def host_wrote(one: GradientWalks, row: VerdictRow) -> Found | None:
             twin = event.command.places[k]
             name = one.session.tape.names.of(twin, event.command.program.leaves[k].name)
             if (again := _written_again(one, row, twin)) is not None:
-                return _by_warp(name, *again)
+                sentence = (
+                    f"its adjoint reads `{name}`, to which Warp's adjoint of {again[0]!r} has written before: it runs"
+                    f" the funcs of a kernel again, with what they write, here to `{again[1]}`"
+                )
+                mend = f"the writing to `{again[1]}` in the kernel itself, not in a wp.func"
+                return "overwritten memory", sentence, None, mend
             sentence = f"its adjoint reads `{name}` as it is now; the host has written to `{name}` since"
             return "host write", sentence, None, _before_host(name)
     return None
@@ -368,14 +371,6 @@ def _written_again(one: GradientWalks, row: VerdictRow, twin: array) -> tuple[Wa
             if name in passed and meets(twin.span, [command.flat[k].span]):
                 return step, name
     return None
-
-
-def _by_warp(name: str, step: WarpStep, inside: str) -> Found:
-    sentence = (
-        f"its adjoint reads `{name}`, to which Warp's adjoint of {step!r} has written before: it runs the funcs of a"
-        f" kernel again, with what they write, here to `{inside}`"
-    )
-    return "overwritten memory", sentence, None, f"the writing to `{inside}` in the kernel itself, not in a wp.func"
 
 
 def not_cleared(one: GradientWalks, row: VerdictRow) -> Found | None:

@@ -220,9 +220,8 @@ class WarpBackward(Verdicts):
         except Untranslated:
             return None
         zeros = np.zeros(twin.data.shape, twin.data.dtype)
-        return PublishedGradient(
-            a, twin, self.moment.before(a) if self.moment.knows(a) and a.grad is not None else zeros, True
-        )
+        before = self.moment.before(a) if self.moment.knows(a) and a.grad is not None else zeros
+        return PublishedGradient(a, twin, before, True)
 
     # ---- after
 
@@ -258,9 +257,8 @@ class WarpBackward(Verdicts):
             after, held = self.moment.after(one.theirs), digest(self.moment.held(one.theirs))
             one.after = after
             spent = one.before if one.written and one.holds and not np.any(after) else None
-            self.session.left[one.theirs.grad] = LeftGradient(
-                self.number, after, held, one.written, spent, shared=shares_gradient(one.theirs)
-            )
+            left = LeftGradient(self.number, after, held, one.written, spent, shared=shares_gradient(one.theirs))
+            self.session.left[one.theirs.grad] = left
         if sum(values.nbytes for g in self.glimpses for _, values in g.values) > MUCH:
             self.glimpses.clear()
 

@@ -102,9 +102,8 @@ def findings(session: Session, one: WarpBackward | None) -> list[Finding]:
     found += _unverified(session, [row for row in rows if row.verdict == "unverified"])
     for step in (s for s in session.steps if s.reason):
         text = f"{step.reason}. Gradients that depend on it are unverified, and not drawn."
-        found.append(
-            Finding("opaque", "warning", _place(session, step), step.where, text, brief=f"{{at}} is opaque: {text}")
-        )
+        place, brief = _place(session, step), f"{{at}} is opaque: {text}"
+        found.append(Finding("opaque", "warning", place, step.where, text, brief=brief))
     agreeing = list(dict.fromkeys(row.array for row in rows if row.verdict == "agrees"))
     if agreeing:
         text = f"Warp's gradient by {_listed(agreeing)} is the exact one"

@@ -16,6 +16,8 @@ from typing import Any
 
 from warp._src import context
 
+from ...kernels.reading.assigned_names import reads
+
 DYNAMIC, BRANCH, COMPONENT, RULE, AGAIN, NONE = (
     "dynamic loop in the kernel",
     "local re-assignment in the kernel",
@@ -142,16 +144,16 @@ class _SourceReader:
         }
         for node in _in_order(self.function):
             if isinstance(node, ast.Assign | ast.AugAssign):
-                reads = {ast.unparse(n) for n in ast.walk(node.value) if isinstance(n, ast.Subscript | ast.Attribute)}
+                read = {ast.unparse(n) for n in ast.walk(node.value) if isinstance(n, ast.Subscript | ast.Attribute)}
                 for target in _stores(node):
                     base = _base(target)
                     if base is None or base in self.parameters:
                         continue
                     text = ast.unparse(target)
-                    if base in tables or text in touched or text in reads or isinstance(node, ast.AugAssign):
+                    if base in tables or text in touched or text in read or isinstance(node, ast.AugAssign):
                         yield COMPONENT, text, node.lineno
                     touched.add(text)
-                touched |= reads
+                touched |= read
 
     def cells(self) -> Iterator[tuple[str, str, int]]:
         """Yields stores to an array that the function has read before: one per array."""
@@ -207,8 +209,9 @@ class _SourceReader:
         """Yields locals that the loop changes and whose value a later statement needs."""
         told: set[str] = set()
         for node in _in_order(loop):
-            for target in _targets(node):
-                if target in told or not self.lives_before(target, loop):
+            for stored in _stores(node):
+                target = stored.id if isinstance(stored, ast.Name) else _base(stored)
+                if target is None or target in told or not self.lives_before(target, loop):
                     continue
                 told.add(target)
                 behind = (n for n in _in_order(self.function) if n.lineno > (loop.end_lineno or 0))  # type: ignore[attr-defined]
@@ -244,23 +247,18 @@ def _uses(statement: ast.AST, name: str) -> bool:
     """True if a statement reads this local, other than to add to it."""
     if isinstance(statement, ast.AugAssign):
         own = isinstance(statement.target, ast.Name) and statement.target.id == name
-        return _reads(statement.value, name) or (own and not isinstance(statement.op, ast.Add | ast.Sub))
+        return reads(statement.value, name) > 0 or (own and not isinstance(statement.op, ast.Add | ast.Sub))
     if isinstance(statement, ast.Assign):
         value = statement.value
         adds = isinstance(value, ast.BinOp) and isinstance(value.op, ast.Add | ast.Sub)
         plain = adds and isinstance(value.left, ast.Name) and value.left.id == name  # type: ignore[union-attr]
         own = any(isinstance(t, ast.Name) and t.id == name for t in statement.targets)
-        return _reads(value.right, name) if plain and own else _reads(value, name)  # type: ignore[union-attr]
+        return reads(value.right if plain and own else value, name) > 0  # type: ignore[union-attr]
     if isinstance(statement, ast.If):  # Warp's adjoint asks again, with what the local holds at the end
-        return _reads(statement.test, name)
+        return reads(statement.test, name) > 0
     if isinstance(statement, ast.Expr | ast.Return):
-        return statement.value is not None and _reads(statement.value, name)
+        return statement.value is not None and reads(statement.value, name) > 0
     return False
-
-
-def _targets(node: ast.AST) -> list[str]:
-    """The locals that a statement assigns, wholly or by component."""
-    return [name for t in _stores(node) if (name := t.id if isinstance(t, ast.Name) else _base(t)) is not None]
 
 
 def _stores(node: ast.AST) -> list[ast.expr]:
@@ -280,11 +278,7 @@ def _needs(node: ast.AST, name: str) -> bool:
         return _needs(node.operand, name)
     if isinstance(node, ast.Call) and _last(node.func) in _LINEAR:
         return any(_needs(part, name) for part in [*node.args, *(k.value for k in node.keywords)])
-    return not isinstance(node, ast.Name) and _reads(node, name)
+    return not isinstance(node, ast.Name) and reads(node, name) > 0
 
 
 _LINEAR = ("atomic_add", "atomic_sub", "float", "vec2", "vec3", "vec4")
-
-
-def _reads(node: ast.AST, name: str) -> bool:
-    return any(isinstance(n, ast.Name) and n.id == name and isinstance(n.ctx, ast.Load) for n in ast.walk(node))
