@@ -60,9 +60,8 @@ LEVELS = {
     "flags": ("event", "bits"),
     "values": ("block", "state", "share"),  # versions in which a NaN or an infinity is known
 }
-FLOATS = frozenset(
-    "y tall radius half thick opacity sign max l2 y0 y1 size share".split()
-)  # the other columns are integers
+# the columns that are not of integers
+FLOATS = frozenset("y tall radius half thick opacity sign max l2 y0 y1 size share".split())
 SAID = [level_text(AdjointLevel("", 0, 0, zero=k == 1, nan=k in (2, 4), inf=k > 2)) for k in range(len(STATES))]
 BITS = {flag: 1 << n for n, flag in enumerate(FLAGS)}
 PREFIXES = ("v", "v≤")  # of the number of a version, and of one that is only a bound

@@ -8,8 +8,10 @@ asks again; whatever goes wrong becomes text in the view. Invariant: no gradient
 
 from __future__ import annotations
 
+import base64
 import re
 import threading
+import zlib
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import asdict, replace
@@ -54,6 +56,7 @@ from ..inspect.ledger import ledger
 from ..inspect.ledger_table import Contribution, Ledger
 from ..inspect.microscope import ThreadIndex, microscope
 from ..picture.figure import TapeFigure
+from ..picture.svg import quoted
 from .saved import SIZE, Answers, Saved
 from .widget import Widget
 
@@ -103,6 +106,19 @@ def style(*names: str) -> str:
     return text
 
 
+def html_page(title: str, sentence: str, css: str, data: bytes, start: str, left: str, scripts: Sequence[str]) -> str:
+    """A page of its own with these scripts, of which `start` runs last, and data that they read."""
+    return PAGE.format(
+        title=quoted(title),
+        css=css,
+        sentence=quoted(sentence),
+        data=base64.b64encode(zlib.compress(data, 6)).decode("ascii"),
+        start=start,
+        left=quoted(left),
+        module=module(*scripts).replace("</", "<\\/"),
+    )
+
+
 class NotebookCells:
     """A monitor of running notebook cells, whose code may read memory that a walk changes for a while."""
 
@@ -118,14 +134,11 @@ class NotebookCells:
         if shell is None or self.listening:
             return
         self.listening = self.running = True
-        shell.events.register("pre_run_cell", self._begun)
-        shell.events.register("post_run_cell", self._ended)
+        shell.events.register("pre_run_cell", partial(self._run, True))
+        shell.events.register("post_run_cell", partial(self._run, False))
 
-    def _begun(self, *_: object) -> None:
-        self.running = True
-
-    def _ended(self, *_: object) -> None:
-        self.running = False
+    def _run(self, running: bool, *_: object) -> None:
+        self.running = running
 
     def give_way(self) -> None:
         """Raises `Busy` while a cell runs in the main thread, if the caller is in another one: long work waits."""

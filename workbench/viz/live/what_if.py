@@ -171,17 +171,14 @@ class WhatIf:
             given.setdefault(self.inputs[k].a, self.inputs[k].start.copy()).reshape(-1)[n] += by
         self.reel.runs.restart(given)
         (values,) = self.reel.run([self.reel.tracks.get("points") or self.reel.tracks["field"]])
-        return values, self._loss_now()
-
-    def _loss_now(self) -> float:
-        """The sum of the seeds times what they are seeds of, in the copies."""
-        tape, total = self.reel.tape, 0.0
+        loss = 0.0  # the sum of the seeds times what they are seeds of, in the copies
         for allocation, seed in self.reel.seeds.items():
-            arrays = [a for a in tape.arrays.values() if a.allocation is allocation and is_float(a.dtype)]
+            known = self.reel.tape.arrays.values()
+            arrays = [a for a in known if a.allocation is allocation and is_float(a.dtype)]
             a = max(arrays, key=lambda one: one.span.nbytes)
             weights = on_host(shadow_view(a, Shadow(allocation, start=seed))).astype(np.float64)
-            total += float((weights * read_values(self.reel.runs.of(a)))[weights != 0].sum())
-        return total
+            loss += float((weights * read_values(self.reel.runs.of(a)))[weights != 0].sum())
+        return values, loss
 
     def _moved(self, k: int, n: int, by: float) -> dict[str, Any]:
         name, _, start, _ = self.inputs[k]
