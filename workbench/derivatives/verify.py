@@ -194,9 +194,8 @@ def _check_tape(
     launches = [n for n, e in enumerate(tape.events) if e.reverse is not None and 0 not in e.command.plan.form.dims]
     opaque = [e for e in tape.events if not e.kind.repeatable]
     bodies = {n: tape.events[n].command.program.function.body for n in launches}
-    held = {
-        n: cut for n, body in bodies.items() if (cut := next((s for s in ir.walk(body) if s.row.cut), None)) is not None
-    }
+    cuts = {n: next((s for s in ir.walk(body) if s.row.cut), None) for n, body in bodies.items()}
+    held = {n: cut for n, cut in cuts.items() if cut is not None}
     for cut in dict.fromkeys(held.values()):
         report.notes.append(f"not compared: wb.detach at {cut.where} holds a value that differences move")
     launches = [n for n in launches if n not in held]

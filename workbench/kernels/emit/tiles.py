@@ -229,9 +229,8 @@ class TileText(ThreadText):
         if part is None:
             tests = [f"wb_in({i} + ({i} < 0 ? {n} : 0), {n})" for i, n in zip(indices, dims, strict=True)]
         else:
-            tests = [
-                f"wb_in({i}, {n - m + 1})" for i, n, m in zip(indices, dims, type_as(part, Tile).dims, strict=True)
-            ]
+            inner = type_as(part, Tile).dims
+            tests = [f"wb_in({i}, {n - m + 1})" for i, n, m in zip(indices, dims, inner, strict=True)]
         with self.block(f"if ({' && '.join(tests)})"):
             self.put(text)
         self.lines[-1] += f" else {self.outside(stmt, indices, dims)}"

@@ -426,9 +426,8 @@ def read_tile_matmul(
 
 @reads(TILES["tile_diag_add"])
 def read_tile_diag_add(reader: ReaderBase, node: ast.Call, a: Meaning, d: Meaning) -> ir.Value:
-    return tile_binary(
-        reader, "+", tile_value(reader, a, node), reader.builder.emit(tile_algebra.DIAG, reader.value(d))
-    )
+    matrix = tile_value(reader, a, node)
+    return tile_binary(reader, "+", matrix, reader.builder.emit(tile_algebra.DIAG, reader.value(d)))
 
 
 def is_lower(reader: ReaderBase, fill_mode: Meaning, node: ast.AST) -> bool:

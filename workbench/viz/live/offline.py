@@ -266,15 +266,9 @@ class _Page:
             state["film_meta"] = {**self.view.film_meta, "what_if": None}
         for name in blobs:
             state[name] = self.store(getattr(self.view, name))
-        page = {
-            "state": state,
-            "blobs": blobs,
-            "answers": self.answers,
-            "moments": self.moments,
-            "missing": MISSING,
-            "end": len(self.tape.events),
-        }
-        if count != page["end"]:  # some columns are of another tape
+        page = {"state": state, "blobs": blobs, "answers": self.answers, "moments": self.moments, "missing": MISSING}
+        end = page["end"] = len(self.tape.events)
+        if count != end:  # some columns are of another tape
             events = [view.event_of(k) for k in range(count + 1)]
             page["events"] = [[n, n if view.column_of(n) == k else -1] for k, n in enumerate(events)]
         said = json.dumps(page).encode("utf-8")

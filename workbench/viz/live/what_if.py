@@ -117,13 +117,9 @@ class WhatIf:
         slopes = [gradient if gradient is None else gradient.reshape(-1) for *_, gradient in self.inputs]
         known = all(slopes[k] is not None for k, _, _ in changes)
         predicted = self._before + sum(slopes[k][n] * by for k, n, by in changes) if known else None  # pyright: ignore[reportOptionalSubscript]
-        found = {
-            "before": json_number(self._before),
-            "loss": json_number(loss),
-            "predicted": None if predicted is None else json_number(predicted),
-            "note": self.unknown,
-            "moved": [self._moved(*change) for change in changes],
-        }
+        numbers = {"before": self._before, "loss": loss, "predicted": predicted}
+        found: dict[str, Any] = {name: None if n is None else json_number(n) for name, n in numbers.items()}
+        found |= {"note": self.unknown, "moved": [self._moved(*change) for change in changes]}
         parts = [part if frame < 0 else part[frame] for part in (values, self._ghost(changes)) if part is not None]
         return found, [np.ascontiguousarray(part, np.float32).tobytes() for part in parts]
 

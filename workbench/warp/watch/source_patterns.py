@@ -221,10 +221,8 @@ class _SourceReader:
                     yield DYNAMIC, target, node.lineno, used.lineno  # type: ignore[attr-defined]
 
     def lives_before(self, name: str, loop: ast.AST) -> bool:
-        return any(
-            isinstance(n, ast.Name) and n.id == name and isinstance(n.ctx, ast.Store) and n.lineno < loop.lineno  # type: ignore[attr-defined]
-            for n in ast.walk(self.function)
-        )
+        found = (n for n in ast.walk(self.function) if isinstance(n, ast.Name) and n.id == name)
+        return any(isinstance(n.ctx, ast.Store) and n.lineno < loop.lineno for n in found)  # type: ignore[attr-defined]
 
 
 def _in_order(node: ast.AST) -> Iterator[ast.AST]:
