@@ -19,6 +19,7 @@ import numpy as np
 from ..arrays import allocation as memory
 from ..arrays.allocation import Allocation
 from ..arrays.array import array
+from ..arrays.grouping import grouped
 from ..arrays.ports import arrays_behind
 from ..arrays.workspace import Shadow, Workspace, shadow_view
 from ..device import on_host
@@ -251,11 +252,9 @@ def _unmarked_field(event: Event, space: Workspace) -> Callable[[], None] | None
     """The mistake that one array of a struct without requires_grad excludes the others too."""
     if event.command is None:
         return None
-    structs: dict[int, list[Allocation]] = {}
-    for k in event.command.plan.floats:
-        leaf = event.command.program.leaves[k]
-        if leaf.path:
-            structs.setdefault(leaf.arg, []).append(event.command.flat[k].allocation)
+    leaves, flat = event.command.program.leaves, event.command.flat
+    fields = (k for k in event.command.plan.floats if leaves[k].path)
+    structs = grouped((leaves[k].arg, flat[k].allocation) for k in fields)
     lost = {a for found in structs.values() if not all(a.asked for a in found) for a in found}
     before = {a: space[a].data.copy() for a in lost if a in space}
     for a in before:

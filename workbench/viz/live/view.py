@@ -19,7 +19,6 @@ from functools import cache, cached_property, partial
 from pathlib import Path
 from typing import Any
 
-import numpy as np
 import traitlets
 
 from ...arrays import allocation as memory
@@ -38,17 +37,7 @@ from ..data.excerpt import excerpt
 from ..data.gather import Gather, Levels, no_collector, with_levels
 from ..data.headline import PATIENT, SOON, Verdict, followed, telling_threads, verdict
 from ..data.marks import THEMES
-from ..data.snapshot import (
-    DrawnSlice,
-    Retrace,
-    SeedBytes,
-    TapeMoments,
-    frame_of,
-    full_shape,
-    picture,
-    reduced,
-    seed_bytes,
-)
+from ..data.snapshot import Retrace, SeedBytes, TapeMoments, frame_of, full_shape, known_picture, seed_bytes
 from ..data.text import clean, clean_lines, json_number
 from ..inspect.cell import cell_of
 from ..inspect.kept_run import KeptRun
@@ -384,7 +373,7 @@ class View(Saved, Widget):
         frame = frame_of(full_shape(a), asked.get("fixed") or (), asked.get("window") or ())
         moments = self._walks()
         numbers, known, note = (moments if self._kept is None else self._kept).value(a, cursor)
-        value, blobs = _known_picture(numbers, known, frame)
+        value, blobs = known_picture(numbers, known, frame)
         try:
             adjoint = moments.adjoint(a, cursor, frame)
         except GradientError as error:  # its memory has been used again: the value is still known
@@ -492,20 +481,6 @@ class View(Saved, Widget):
 
 
 # ---- small parts
-
-
-def _known_picture(numbers: np.ndarray, known: np.ndarray, frame: DrawnSlice) -> tuple[dict[str, Any], list[bytes]]:
-    """The picture of the known numbers and the mask of the known cells, as plain data and bytes."""
-    mask = frame.plane(known, True)
-    plane = frame.plane(numbers, 0)
-    if plane.dtype.kind == "b":
-        plane = plane.astype(np.int8)
-    held = np.where(mask, plane, 0)
-    found, drawn = picture(held, frame, mask)
-    some, every = bool(known.any()), bool(known.all())
-    said = {**found, "state": "known" if every else "partly" if some else "not kept"}
-    sure_cells = reduced(~mask, frame.block) == 0
-    return said, [drawn.tobytes(), sure_cells.astype(np.uint8).tobytes()]
 
 
 def _numbers(index: int | Sequence[int]) -> list[int]:

@@ -46,6 +46,55 @@ class Suspect:
     line: int
     used: int = 0
 
+    @property
+    def said(self) -> tuple[str, str]:
+        """What Warp's adjoint does with it, and what to write instead."""
+        kind = "break" if self.name == "break" else "used" if self.used else self.cause
+        sentence, remedy = (text.format(self.name, self.line, self.used) for text in SAID[kind])
+        return sentence, remedy
+
+
+SAID = {  # by cause; {0}: the expression, {1}: its line, {2}: the line behind a loop that uses it
+    "used": (
+        (
+            "`{0}` of line {1} is changed by the turns of a loop, and line {2} uses it; Warp's adjoint has not run the"
+            " loop by then, and takes the value from before it"
+        ),
+        "turns whose number stands in the text (range(8), wp.static), or the loop in a wp.func that returns `{0}`",
+    ),
+    "break": (
+        "`break` in line {1} leaves a loop that Warp's adjoint walks from its other end",
+        "turns whose number stands in the text (range(8)), and `if` around what they do in place of `break`",
+    ),
+    DYNAMIC: (
+        "`{0}` of line {1} goes from turn to turn of a loop, and Warp's adjoint has other values of it",
+        "turns whose number stands in the text (range(8), wp.static), or a launch and an array per turn",
+    ),
+    BRANCH: (
+        "`{0}` gets another value in line {1} in some turns of a loop; Warp's adjoint has the last one",
+        "a new name for the new value, or a launch and an array per turn",
+    ),
+    COMPONENT: (
+        "`{0}` is written in line {1}, and Warp's adjoint reads what the local holds at the end",
+        (
+            "a local number in place of `{0}`, and of the others written so; one vector made of them at the end:"
+            " wp.vec3(a, b, c)"
+        ),
+    ),
+    AGAIN: (
+        "`{0}` is overwritten in line {1} once read, and Warp's adjoint reads it at the end",
+        "a local variable instead of `{0}`, and one store at the end",
+    ),
+    RULE: (
+        "the func_grad of `{0}`, line {1}, is not the derivative of its func",
+        "the func_grad of `{0}` mended, or left out; if it differs on purpose, ignore this",
+    ),
+    NONE: (
+        "`{0}` in line {1} has no adjoint in Warp: no gradient passes it",
+        "`{0}` written out with builtins that have an adjoint",
+    ),
+}
+
 
 def suspects(kernel: Any) -> list[Suspect]:
     """The suspicious statements of a kernel, in source order, then those of the funcs that it calls."""
@@ -135,13 +184,9 @@ class _SourceReader:
     def components(self) -> Iterator[tuple[str, str, int]]:
         """Yields repeated writes to a component of a local vector, and all writes to cells of a local array."""
         touched: set[str] = set()
-        tables = {
-            t.id
-            for n in ast.walk(self.function)
-            if isinstance(n, ast.Assign) and isinstance(n.value, ast.Call) and _last(n.value.func) in ("zeros", "empty")
-            for t in n.targets
-            if isinstance(t, ast.Name)
-        }
+        calls = (n for n in ast.walk(self.function) if isinstance(n, ast.Assign) and isinstance(n.value, ast.Call))
+        made = (n for n in calls if _last(n.value.func) in ("zeros", "empty"))  # type: ignore[attr-defined]
+        tables = {t.id for n in made for t in n.targets if isinstance(t, ast.Name)}
         for node in _in_order(self.function):
             if isinstance(node, ast.Assign | ast.AugAssign):
                 read = {ast.unparse(n) for n in ast.walk(node.value) if isinstance(n, ast.Subscript | ast.Attribute)}
@@ -175,9 +220,9 @@ class _SourceReader:
     def is_unrolled(self, loop: ast.For) -> bool:
         """True if Warp unrolls this loop."""
         call = loop.iter
-        if not (
-            isinstance(call, ast.Call) and ast.unparse(call.func) == "range" and all(map(self.is_number, call.args))
-        ):
+        if not isinstance(call, ast.Call) or ast.unparse(call.func) != "range":
+            return False
+        if not all(map(self.is_number, call.args)):
             return False
         try:
             turns = len(range(*[ast.literal_eval(a) for a in call.args]))
