@@ -238,18 +238,8 @@ def _event(e: Event) -> Any:
     return _event_again, (e.id, e.kind.name, e.label, e.where, e.reads, e.writes, kept, e.arrays, marks, launch)
 
 
-def _event_again(
-    number: int,
-    kind: str,
-    label: str,
-    where: Any,
-    reads: tuple,
-    writes: tuple,
-    kept: list,
-    arrays: tuple,
-    marks: tuple[bool, bool, bool, bool, Any, tuple[bool, list]],
-    launch: Any,
-) -> Event:
+def _event_again(number: int, kind: str, label: str, where: Any, reads: tuple, writes: tuple, *more: Any) -> Event:
+    kept, arrays, marks, launch = more
     made = Event(number, KINDS[kind], label, where, reads, writes)
     made.kept, made.arrays = tuple(KeptBytes(*k) for k in kept), arrays
     made.followed, made.checked, made.noted, made.theirs, made.value, (supposed, sources) = marks

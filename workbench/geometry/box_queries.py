@@ -17,7 +17,7 @@ from ..launches.handles import held, numbered, rebuilt_in_place
 from ..launches.launch import through
 from .building import check, check_groups, check_order, contents, same_device
 from .fitting import fit_boxes
-from .language import wb
+from .language import fields, wb
 from .mesh import BEFORE, MESH, item_corners
 from .tree import EVERYWHERE, TREE, Tree, exact_entry, group_root, inverses, is_other, leaf_items, left_out, skipped
 from .triangles import distance_sq
@@ -182,13 +182,8 @@ def advance_faces(query: MeshQueryAABB):  # noqa: F821
 
 BvhQuery = Query(
     "BvhQuery",
-    (
-        ("tree", TREE),
-        ("kind", int32),
-        *((name, wb.vec3) for name in "ab"),
-        *((name, float32) for name in ("size", "reach")),
-        ("node", uint32),
-        *((name, int32) for name in ("item", "root")),
+    fields(
+        tree=TREE, kind=int32, a=wb.vec3, b=wb.vec3, size=float32, reach=float32, node=uint32, item=int32, root=int32
     ),
     next=advance_boxes,
 )

@@ -15,7 +15,7 @@ from ..launches.handles import held, numbered, rebuilt_in_place
 from ..launches.launch import launch, through
 from .building import check, check_groups, check_order, contents, module, room, same_device, stored
 from .fitting import fit_dipoles, fit_faces, vec3i
-from .language import wb
+from .language import FLOATS, INTS, POINTS, fields, wb
 from .tree import TREE, Tree, climbed, group_root, leaf_items
 
 
@@ -26,16 +26,8 @@ def copied(a: Array(wb.vec3), out: Array(wb.vec3)):
 
 MESH = Handle(
     "Mesh",
-    (
-        ("points", Array(wb.vec3)),
-        ("indices", Array(int32)),
-        ("velocities", Array(wb.vec3)),
-        ("corners", Array(vec3i)),
-        ("tree", TREE),
-        ("edge", Array(float32)),
-        ("dipoles", Array(wb.vec3)),
-        ("reach", Array(float32)),
-    ),
+    fields(points=POINTS, indices=INTS, velocities=POINTS, corners=Array(vec3i), tree=TREE)
+    + fields(edge=FLOATS, dipoles=POINTS, reach=FLOATS),
     # without faces: what the number 0 stands for
     empty=lambda: Mesh(new_array(0, wb.vec3), new_array(0, int32), support_winding_number=True),
 )

@@ -37,6 +37,7 @@ from .scope import (
 from .tile_sharing import has_shown, present_tiles, put_in_place, refuse_shared, shared
 
 LARGEST = 1 << 20  # bytes of one tile
+Write = Callable[[list[ir.Value], list[Any]], Any]  # what an `each` does, from the indices and the elements there
 
 
 def is_tile(x: Meaning) -> TypeGuard[AnyTileValue]:
@@ -173,11 +174,7 @@ def with_element(
 
 
 def each_element(
-    reader: ReaderBase,
-    shape: tuple[int, ...],
-    given: Sequence[ir.Value],
-    write: Callable[[list[ir.Value], list[ir.Value]], Any],
-    order: int = 0,
+    reader: ReaderBase, shape: tuple[int, ...], given: Sequence[ir.Value], write: Write, order: int = 0
 ) -> tuple[ir.Value, ...]:
     """Emit an `each` whose body is `write(indices, elements)`; returns its result tiles."""
     region = ir.Region([ir.Value(int32, name) for name, _ in zip("ijklmn", shape, strict=False)])
@@ -192,12 +189,7 @@ def each_element(
 
 
 def each_of(
-    reader: ReaderBase,
-    shape: tuple[int, ...],
-    given: Sequence[Any],
-    write: Callable[[list[ir.Value], list[Any]], Any],
-    node: ast.AST,
-    order: int = 0,
+    reader: ReaderBase, shape: tuple[int, ...], given: Sequence[Any], write: Write, node: ast.AST, order: int = 0
 ) -> Any:
     """Emit an `each` over tiles of any element type; returns the tile of the results of `write(indices, elements)`.
 

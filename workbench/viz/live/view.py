@@ -210,13 +210,10 @@ class View(Saved, Widget):
             self.moments = self._moments()
         if given and self.arrays:  # what gradients are asked of is looked at first
             given["array"] = next((k for k, a in enumerate(self.arrays) if a.allocation.asked), 0)
-        title = {} if wrong is None else {"title": clean(wrong.title)}
-        super().__init__(
-            meta={**self._columns.meta, **lists, **title},
-            columns=self._columns.data,
-            warning="" if wrong is None else f"Wrong on purpose: {clean(wrong.pitfall)}",
-            **given,
-        )
+        meta, warning = {**self._columns.meta, **lists}, ""
+        if wrong is not None:
+            meta["title"], warning = clean(wrong.title), f"Wrong on purpose: {clean(wrong.pitfall)}"
+        super().__init__(meta=meta, columns=self._columns.data, warning=warning, **given)
         self.on_msg(self._heard)
 
     # ---- what the page is given
