@@ -58,12 +58,8 @@ class RecordedCall(NamedTuple):
             self.tape.border.run.chained = True  # nobody knows what these seeds were multiplied by
             walk(self.tape, space)
             conventions.warn(self.tape)
-        found = {}
-        for k in wanted:
-            a = self.inputs[k]
-            if a is not None and a.allocation in space:
-                found[k] = shadow_of(a, space)
-        return found
+        known = ((k, self.inputs[k]) for k in wanted)
+        return {k: shadow_of(a, space) for k, a in known if a is not None and a.allocation in space}
 
     def lifted(self, directions: Mapping[int, Any], wanted: Iterable[int]) -> RecordedCall:
         """This call and its derivative in one direction {input: values}, recorded on copies.

@@ -280,11 +280,9 @@ def overwritten(one: GradientWalks, row: VerdictRow) -> Found | None:
 
 def needed(event: Event) -> list[Need]:
     """The memory that the adjoint of a launch reads, a `Need` each (unlike the tape, which keeps shared bytes once)."""
-    found = []
-    for k, box in () if event.reverse is None else event.reverse.needs:
-        span = event.command.flat[k].span
-        found.append(Need(span if box is None else span.part(box), event, k))
-    return found
+    needs = () if event.reverse is None else event.reverse.needs
+    spans = ((event.command.flat[k].span, box, k) for k, box in needs)
+    return [Need(span if box is None else span.part(box), event, k) for span, box, k in spans]
 
 
 def _overwritten(one: GradientWalks, wrong: WarpStep, by: WarpStep, need: Any) -> Found:
