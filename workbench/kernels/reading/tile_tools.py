@@ -77,9 +77,8 @@ def read_tile_fft(reader: ReaderBase, node: ast.Call, inout: Meaning, name: str,
     made = reader.builder.emit(tile_algebra.DFT if n & (n - 1) else tile_algebra.FFT, both, attr=sign)
     row = Tile((1, rows, n), pair.scalar)
     views = [reader.builder.emit(tiles.VIEW, made, *[reader.value(i) for i in (k, 0, 0)], attr=row) for k in range(2)]
-    tile_parts.rebind_tiles(
-        reader, name, node, tile_parts.regrouped(pair, [tile_parts.reshaped(reader, v, dims) for v in views])
-    )
+    whole = tile_parts.regrouped(pair, [tile_parts.reshaped(reader, v, dims) for v in views])
+    tile_parts.rebind_tiles(reader, name, node, whole)
 
 
 # ---- stacks
