@@ -15,11 +15,17 @@ from pathlib import Path
 from typing import Any
 
 FAILED, WRONG = 2, 1
+ABOUT = "Run a Warp program and check its gradients."
 
 
 def main(arguments: list[str] | None = None) -> int:
     """Run a script under a watch and report. Returns the exit status."""
-    asked = _parser().parse_args(arguments)
+    parser = argparse.ArgumentParser("python -m workbench.watch", description=ABOUT)
+    parser.add_argument("--html", help="the page to write; default: NAME.watch.html in the working directory")
+    parser.add_argument("--check", choices=("gradient", "forward"), default="gradient", help="what to compare")
+    parser.add_argument("script", help="a file of Python")
+    parser.add_argument("arguments", nargs=argparse.REMAINDER, help="those of the script")
+    asked = parser.parse_args(arguments)
     script = Path(asked.script)
     if not script.is_file():
         sys.stderr.write(f"{script}: there is no such file\n")
@@ -32,17 +38,6 @@ def main(arguments: list[str] | None = None) -> int:
     return status or (WRONG if seen.compare().wrong else 0)
 
 
-def _parser() -> argparse.ArgumentParser:
-    parser = argparse.ArgumentParser(
-        "python -m workbench.watch", description="Run a Warp program and check its gradients."
-    )
-    parser.add_argument("--html", help="the page to write; default: NAME.watch.html in the working directory")
-    parser.add_argument("--check", choices=("gradient", "forward"), default="gradient", help="what to compare")
-    parser.add_argument("script", help="a file of Python")
-    parser.add_argument("arguments", nargs=argparse.REMAINDER, help="those of the script")
-    return parser
-
-
 def run(script: Path, arguments: list[str]) -> int:
     """Run a script as `python script.py` would. Returns its exit status; a traceback of its own goes to stderr."""
     before = sys.argv, sys.path[:]
@@ -50,20 +45,16 @@ def run(script: Path, arguments: list[str]) -> int:
     try:
         runpy.run_path(str(script), run_name="__main__")
     except SystemExit as end:
-        return _status(end.code)
+        if end.code is None or isinstance(end.code, int):
+            return end.code or 0
+        sys.stderr.write(f"{end.code}\n")
+        return 1
     except BaseException:
         traceback.print_exc()
         return FAILED
     finally:
         sys.argv, sys.path[:] = before
     return 0
-
-
-def _status(code: object) -> int:
-    if code is None or isinstance(code, int):
-        return code or 0
-    sys.stderr.write(f"{code}\n")
-    return 1
 
 
 def report(seen: Any, page: Path) -> None:

@@ -79,7 +79,10 @@ def check_rule(
     report.rows += rows.values()
     refuse_vacuous(report)
     if raise_exception and report.wrong:
-        raise _wrong_rule(f, report)
+        r, why = report.wrong[0], str(report)
+        text = f"the func_grad of {f.key} is wrong for {r.input!r}: at {r.point} it gives {r.adjoint:.8g},"
+        instead = f"adjoint[{r.input.split(' ')[0]}] += ... with the derivative of what {f.key} returns"
+        raise GradientError(f"{text} the derivative is {r.measured:.8g}.", slug="check-rule", why=why, instead=instead)
     return report
 
 
@@ -162,17 +165,6 @@ def _unit(a: array, component: tuple[int, ...]) -> np.ndarray:
     out = np.zeros((*a.shape, *components(a)))
     out[(slice(None), *component)] = 1
     return out
-
-
-def _wrong_rule(f: Func, report: Report) -> GradientError:
-    r = report.wrong[0]
-    return GradientError(
-        f"the func_grad of {f.key} is wrong for {r.input!r}: at {r.point} it gives {r.adjoint:.8g},"
-        f" the derivative is {r.measured:.8g}.",
-        slug="check-rule",
-        why=str(report),
-        instead=f"adjoint[{r.input.split(' ')[0]}] += ... with the derivative of what {f.key} returns",
-    )
 
 
 SAMPLES = 64  # calls of one func that are looked at

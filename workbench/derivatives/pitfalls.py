@@ -11,7 +11,6 @@ from __future__ import annotations
 import ast
 import weakref
 from collections.abc import Callable, Iterator, Mapping
-from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
 
@@ -20,6 +19,7 @@ import numpy as np
 from ..arrays import allocation as memory
 from ..arrays.allocation import Allocation
 from ..arrays.array import array
+from ..arrays.grouping import grouped
 from ..arrays.ports import arrays_behind
 from ..arrays.workspace import Shadow, Workspace, shadow_view
 from ..device import on_host
@@ -62,9 +62,11 @@ def without_components(program: Program, active: frozenset[str], groups: Groups)
         body = []
         for stmt in region.body:
             if stmt.row in (vectors.INSERT, vectors.INSERT_AT) and is_float(stmt.args[-1].type):
-                cut = _detached(stmt.args[-1], stmt)
-                body.append(cut)
-                stmt.args = (*stmt.args[:-1], cut.outs[0])
+                value = stmt.args[-1]
+                out = Value(value.type, value.name, stmt.where)
+                out.stmt = Stmt(DETACH, (value,), (out,), where=stmt.where)
+                body.append(out.stmt)
+                stmt.args = (*stmt.args[:-1], out)
             body.append(stmt)
         region.body[:] = body
     return exact(made, active, groups)
@@ -72,13 +74,6 @@ def without_components(program: Program, active: frozenset[str], groups: Groups)
 
 def _regions(region: Region) -> list[Region]:
     return [region, *(inner for stmt in walk(region) for inner in stmt.regions)]
-
-
-def _detached(value: Value, stmt: Stmt) -> Stmt:
-    out = Value(value.type, value.name, stmt.where)
-    made = Stmt(DETACH, (value,), (out,), where=stmt.where)
-    out.stmt = made
-    return made
 
 
 class _AliasReader(Reader):
@@ -213,25 +208,18 @@ def _wrong_walk(
 
     def step(tape: Recording, event: Event, space: Workspace, after: dict) -> None:
         leave = pitfall.around(event, space) if pitfall.around is not None else None
-        with _mistaken(event, pitfall):
+        right = event.reverse
+        if right is not None and pitfall.adjoint is not None:
+            plan = event.command.plan
+            event.reverse = plan.program.once(_other, plan, right, pitfall.adjoint)
+        try:
             reverse(tape, event, space, after)
+        finally:
+            event.reverse = right
         if leave is not None:
             leave()
 
     return walk_back(tape, space, observe, before, step=step, rewinds=pitfall.rewinds)[0]
-
-
-@contextmanager
-def _mistaken(event: Event, pitfall: Pitfall) -> Iterator[None]:
-    """Context in which this launch has the mistaken adjoint."""
-    right = event.reverse
-    if right is not None and pitfall.adjoint is not None:
-        plan = event.command.plan
-        event.reverse = plan.program.once(_other, plan, right, pitfall.adjoint)
-    try:
-        yield
-    finally:
-        event.reverse = right
 
 
 def _other(plan: Plan, right: Backward, mistake: Mistake) -> Backward:
@@ -264,11 +252,9 @@ def _unmarked_field(event: Event, space: Workspace) -> Callable[[], None] | None
     """The mistake that one array of a struct without requires_grad excludes the others too."""
     if event.command is None:
         return None
-    structs: dict[int, list[Allocation]] = {}
-    for k in event.command.plan.floats:
-        leaf = event.command.program.leaves[k]
-        if leaf.path:
-            structs.setdefault(leaf.arg, []).append(event.command.flat[k].allocation)
+    leaves, flat = event.command.program.leaves, event.command.flat
+    fields = (k for k in event.command.plan.floats if leaves[k].path)
+    structs = grouped((leaves[k].arg, flat[k].allocation) for k in fields)
     lost = {a for found in structs.values() if not all(a.asked for a in found) for a in found}
     before = {a: space[a].data.copy() for a in lost if a in space}
     for a in before:

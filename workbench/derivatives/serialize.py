@@ -196,9 +196,8 @@ def _tape(t: Tape) -> Any:
         if e.kind.closed:
             text = f"a tape with {e.label!r} cannot be sent to another process."
             why = "It runs a function of yours when it is walked."
-            raise GradientError(
-                text, slug="travel", where=e.where, why=why, instead="executor=None, or wb.launch(...) in its place"
-            )
+            instead = "executor=None, or wb.launch(...) in its place"
+            raise GradientError(text, slug="travel", where=e.where, why=why, instead=instead)
     verify(t)
     for kept in (k for e in t.events for k in e.kept):
         kept.said = t.names.reason_of(kept)
@@ -239,18 +238,8 @@ def _event(e: Event) -> Any:
     return _event_again, (e.id, e.kind.name, e.label, e.where, e.reads, e.writes, kept, e.arrays, marks, launch)
 
 
-def _event_again(
-    number: int,
-    kind: str,
-    label: str,
-    where: Any,
-    reads: tuple,
-    writes: tuple,
-    kept: list,
-    arrays: tuple,
-    marks: tuple[bool, bool, bool, bool, Any, tuple[bool, list]],
-    launch: Any,
-) -> Event:
+def _event_again(number: int, kind: str, label: str, where: Any, reads: tuple, writes: tuple, *more: Any) -> Event:
+    kept, arrays, marks, launch = more
     made = Event(number, KINDS[kind], label, where, reads, writes)
     made.kept, made.arrays = tuple(KeptBytes(*k) for k in kept), arrays
     made.followed, made.checked, made.noted, made.theirs, made.value, (supposed, sources) = marks

@@ -211,10 +211,9 @@ class _Launch:
 
 def _refused(why: str, event: Event | None) -> GradientError:
     text = "the pattern of this Jacobian cannot be found."
-    instead = "jacobian(tape, y, x, sparse=True, pattern=...), or sparse=False"
-    return GradientError(
-        text, slug="pattern", where=event.where if event else None, why=f"{why[0].upper()}{why[1:]}.", instead=instead
-    )
+    instead, where = "jacobian(tape, y, x, sparse=True, pattern=...), or sparse=False", event.where if event else None
+    why = f"{why[0].upper()}{why[1:]}."
+    return GradientError(text, slug="pattern", where=where, why=why, instead=instead)
 
 
 # ---- sets
@@ -303,9 +302,8 @@ def matrix(entries: dict[tuple[int, int], Any], shape: tuple[int, int], dtype: n
     try:
         sparse = importlib.import_module("scipy.sparse")
     except ImportError:
-        raise GradientError(
-            "a sparse Jacobian is a matrix of SciPy, which is not here.", slug="pattern", instead="pip install scipy"
-        ) from None
+        text = "a sparse Jacobian is a matrix of SciPy, which is not here."
+        raise GradientError(text, slug="pattern", instead="pip install scipy") from None
     places = sorted(entries)
     values = np.array([entries[p] for p in places], dtype)
     rows, columns = ([p[k] for p in places] for k in (0, 1))

@@ -154,26 +154,24 @@ def _recorded(what: Any, dim: ShapeLike | None, args: tuple) -> tuple[Tape, list
         if isinstance(what, Tape):
             return what, None
         if isinstance(what, Kernel):
-            return _launched(what, dim, args), None
+            if dim is None:
+                text = "gradcheck of a kernel takes the launch dimensions: gradcheck(kernel, dim, inputs, outputs)"
+                raise TypeError(text)
+            tape, _ = _called(lambda *given: launch(what, dim, list(given)), args)
+            tape.events[-1].place = tape.events[-1].command.program.function.where
+            return tape, None
         if callable(what):
             return _called(what, args)
     raise TypeError(f"gradcheck takes a kernel, a function or a tape, not {what!r}")
-
-
-def _launched(kernel: Kernel, dim: Any, args: Sequence[Any]) -> Tape:
-    """A tape of one kernel launch, on copies of its arguments."""
-    if dim is None:
-        raise TypeError("gradcheck of a kernel takes the launch dimensions: gradcheck(kernel, dim, inputs, outputs)")
-    tape, _ = _called(lambda *given: launch(kernel, dim, list(given)), tuple(args))
-    tape.events[-1].place = tape.events[-1].command.program.function.where
-    return tape
 
 
 def _called(fn: Callable, args: Sequence[Any]) -> tuple[Tape, list[array] | None]:
     """(the tape of a call of `fn` on copies of its arguments, the arrays that it returned or None)."""
     twins = CopiedArrays(list(arrays_in(list(args))), False)
     tape = Tape(keep="all")
-    made = with_arrays(list(args), lambda a: _required(twins.whole(a)))
+    made = with_arrays(list(args), twins.whole)
+    for a in filter(is_float_memory, arrays_in(made)):
+        a.requires_grad = True
     with tape:
         result = fn(*made)
     names = list(inspect.signature(fn).parameters) + [f"argument {k}" for k in range(len(args))]
@@ -181,12 +179,6 @@ def _called(fn: Callable, args: Sequence[Any]) -> tuple[Tape, list[array] | None
         for label, a in names_in({name: value}, array):
             tape.names.noted.setdefault(id(a), label)
     return tape, list(arrays_in(result)) or None
-
-
-def _required(a: array) -> array:
-    if is_float_memory(a):
-        a.requires_grad = True
-    return a
 
 
 END = -1  # stands for the whole tape where launches are numbered
@@ -202,9 +194,8 @@ def _check_tape(
     launches = [n for n, e in enumerate(tape.events) if e.reverse is not None and 0 not in e.command.plan.form.dims]
     opaque = [e for e in tape.events if not e.kind.repeatable]
     bodies = {n: tape.events[n].command.program.function.body for n in launches}
-    held = {
-        n: cut for n, body in bodies.items() if (cut := next((s for s in ir.walk(body) if s.row.cut), None)) is not None
-    }
+    cuts = {n: next((s for s in ir.walk(body) if s.row.cut), None) for n, body in bodies.items()}
+    held = {n: cut for n, cut in cuts.items() if cut is not None}
     for cut in dict.fromkeys(held.values()):
         report.notes.append(f"not compared: wb.detach at {cut.where} holds a value that differences move")
     launches = [n for n in launches if n not in held]

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from contextlib import suppress
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -41,7 +41,12 @@ def aligned(tape: Tape, other: Tape) -> list[Pair]:
     if tape is other:
         return [(n, n) for n in range(len(tape.events))]
     kinds = [[e.kind for e in t.events] for t in (tape, other)]
-    ours, theirs = _keys(tape, other)
+    sites = [[(e.where.file, e.where.line) if e.where else None for e in t.events] for t in (tape, other)]
+    shared = set(sites[0]) & set(sites[1])  # a call site tells only where both tapes have events from there
+    ours, theirs = (
+        [(e.kind, e.label, site if site in shared else None) for e, site in zip(t.events, at, strict=True)]
+        for t, at in ((tape, sites[0]), (other, sites[1]))
+    )
     known = [{key[1] for key in keys} for keys in (ours, theirs)]
     pairs, i, j = [], 0, 0
     for n, m in [*_common(ours, theirs), (len(ours), len(theirs))]:
@@ -53,17 +58,6 @@ def aligned(tape: Tape, other: Tape) -> list[Pair]:
             pairs.append((n, m))
         i, j = n + 1, m + 1
     return pairs
-
-
-def _keys(tape: Tape, other: Tape) -> tuple[list[Any], list[Any]]:
-    """Kind and label of every event, and its call site if both tapes have events from there."""
-    sites = [[(e.where.file, e.where.line) if e.where else None for e in t.events] for t in (tape, other)]
-    shared = set(sites[0]) & set(sites[1])
-    ours, theirs = (
-        [(e.kind, e.label, site if site in shared else None) for e, site in zip(t.events, at, strict=True)]
-        for t, at in ((tape, sites[0]), (other, sites[1]))
-    )
-    return ours, theirs
 
 
 def _common(ours: Sequence[Any], theirs: Sequence[Any]) -> list[Pair]:
@@ -219,9 +213,8 @@ def run_of(tape: Tape) -> TapeRun:
     """The values that every event of a tape read and wrote, from running it again with everything kept."""
     held = TapeRun(tape, [])
     try:
-        again = held.again = (
-            tape if tape.keep == "all" and not any(e.kind.calls_back for e in tape.events) else keep_all(tape)
-        )
+        whole = tape.keep == "all" and not any(e.kind.calls_back for e in tape.events)
+        again = held.again = tape if whole else keep_all(tape)
         room = MUCH
 
         def values(event: Event, writes: bool) -> list[Any]:
@@ -286,20 +279,12 @@ def _finding(n: int, here: TapeRun, there: TapeRun, numbers: str, arrays: tuple[
     quiet = not numbers and not (here.why or there.why)
     text += ". What it wrote is the same all the same." if quiet else "."
     names = arrays or written_names(here.accesses[n])
-    severity = "info" if quiet else "warning"
-    return Finding(
-        "parted",
-        severity,
-        f"#{n} {event.label}",
-        event.where,
-        f"the runs part here: {text}",
-        FIX,
-        names,
-        parting.thread if parting else None,
-        brief=f"the runs part {{at}}: {text.rstrip('.')}",
-        inside=parting.here if parting else None,
-        mended=parting.there.text.strip() if parting else "",
-    )
+    severity, launch = "info" if quiet else "warning", f"#{n} {event.label}"
+    brief, text = f"the runs part {{at}}: {text.rstrip('.')}", f"the runs part here: {text}"
+    found = Finding("parted", severity, launch, event.where, text, FIX, names, brief=brief)
+    if parting is None:
+        return found
+    return replace(found, thread=parting.thread, inside=parting.here, mended=parting.there.text.strip())
 
 
 class PartingLine(NamedTuple):
@@ -326,8 +311,9 @@ def causes(n: int, m: int, here: TapeRun, there: TapeRun, parting: PartingLine |
         return
     if found := parting or _other_line(one, two):
         yield found.text
-    if one.command.plan.form.dims != two.command.plan.form.dims:
-        yield f"dim is {_grid(one)} here, {_grid(two)} there"
+    grids = [e.command.plan.form.dims for e in (one, two)]
+    if grids[0] != grids[1]:
+        yield "dim is {} here, {} there".format(*(grid[0] if len(grid) == 1 else grid for grid in grids))
     known = {leaf.name: a for leaf, a in two.arguments}
     for leaf, a in one.arguments:
         b = known.get(leaf.name)
@@ -432,11 +418,6 @@ def _numbers(one: EventAccess, two: EventAccess, v: object, w: object) -> str:
     text = f"{cell} = {_shown(found.here)} here, {_shown(found.there)} there"
     more = found.count - 1
     return text + (f", and {more} more number{'' if more == 1 else 's'}" if more else "")
-
-
-def _grid(event: Event) -> str:
-    dims = event.command.plan.form.dims
-    return str(dims[0] if len(dims) == 1 else dims)
 
 
 def _shown(value: Any) -> str:

@@ -159,14 +159,11 @@ class _CutReader:
             passes = is_float(out.type) and stmt.row.adjoint is not None
             if live and not passes and stmt.row not in _TESTS and stmt.row is not memory.WRAP:
                 pending = {**pending, stmt: live}
-            self._put(out, live if passes else _NO_READS, self._absorbed(stmt, pending, live if passes else _NO_READS))
-
-    def _absorbed(self, stmt: ir.Stmt, pending: Pending, live: Reads) -> Pending:
-        """Drop what the result depends on differentiably too. A rounded part that is added stays cut."""
-        if stmt.row in (vectors.CONSTRUCT, scalar.CAST) or not live:
-            return pending
-        rounded = stmt.row is scalar.ADD
-        return {t: r for t, r in pending.items() if not r & live or (rounded and not compares(t))}
+            own, left = live if passes else _NO_READS, pending
+            if own and stmt.row not in (vectors.CONSTRUCT, scalar.CAST):  # else it depends on them differentiably too
+                added = stmt.row is scalar.ADD  # to which a rounded part stays cut
+                left = {t: r for t, r in pending.items() if not r & own or (added and not compares(t))}
+            self._put(out, own, left)
 
     def _choose(self, out: ir.Value, sides: Iterable[ir.Value], decided: Pending) -> None:
         """The reads and cuts of a choice: its condition is a cut only if neither value has a derivative."""
@@ -291,6 +288,5 @@ def _cut_finding(step: WalkStep, cut: CutWrite, found: _Origin, case: RuleInput,
         f"what {into} takes from {' and '.join(sources)} by this line has no derivative, because {death.reason}: the"
         f" gradient that arrives at {into} does not reach {' and '.join(sources)} through it."
     )
-    return found.step.finding(
-        "cut", "info" if soft else "warning", text, death.fix, (into, *sources), death.where or step.event.where
-    )
+    severity, where = "info" if soft else "warning", death.where or step.event.where
+    return found.step.finding("cut", severity, text, death.fix, (into, *sources), where)

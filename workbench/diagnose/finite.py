@@ -226,14 +226,9 @@ def _forward(case: RuleInput, step: WalkStep, earlier: list[str], why: str) -> I
         sources = ", ".join(dict.fromkeys([*step.inherited, *step.clouded]))
         came = f"which came in with {sources}" if step.inherited else f"and what {sources} held was not kept"
         before = f"look at {sources} before the tape" if step.inherited else ""
-        yield step.finding(
-            "not-finite",
-            "warning",
-            f"{written} holds NaN or infinity, {came}.{doubt}",
-            " or ".join(filter(None, (before, 'wb.Tape(keep="all")' if doubt or step.clouded else ""))),
-            names,
-            brief=f"{written} holds NaN or infinity {{at}}, {came}",
-        )
+        fix = " or ".join(filter(None, (before, 'wb.Tape(keep="all")' if doubt or step.clouded else "")))
+        text, brief = (f"{written} holds NaN or infinity{at}, {came}" for at in ("", " {at}"))
+        yield step.finding("not-finite", "warning", f"{text}.{doubt}", fix, names, brief=brief)
         return
     birth = None
     if step.event.command is not None:
@@ -318,14 +313,7 @@ def _born(birth: Birth | None, step: WalkStep, text: str, doubt: str, names: tup
         advice, mended = "other units, a smaller time step or damping: what makes these numbers grow", ""
     why = OVERFLOW if birth.overflow else _WHY.get(birth.row, ("", ""))[held != VALUES]
     because = f": {why}" if why else ""
-    return step.finding(
-        "not-finite",
-        "warning",
-        f"{text}: in thread {birth.thread}, {birth.text}, in `{birth.row.name}`{because}.{doubt}",
-        advice,
-        names,
-        birth.where,
-        birth.thread,
-        brief=f"{birth.what} born {{at}}: {birth.text} in {held}{because}",
-        mended=_mended(birth.where, mended),
-    )
+    text += f": in thread {birth.thread}, {birth.text}, in `{birth.row.name}`{because}.{doubt}"
+    brief = f"{birth.what} born {{at}}: {birth.text} in {held}{because}"
+    place, mended = (birth.where, birth.thread), _mended(birth.where, mended)
+    return step.finding("not-finite", "warning", text, advice, names, *place, brief=brief, mended=mended)

@@ -50,9 +50,9 @@ def zero_gradients(case: RuleInput) -> Iterator[Finding]:
         if reached and not _cone(case, found, False)[1]:
             at = next(e for e in cone if e.kind.cuts)
             if not at.kind.pinned:
-                yield _zero_finding(case.step(at), ZeroedAt(at.where, DETACHED, kind="meant"), name)
+                yield _zero_finding(case.trail.of[at], ZeroedAt(at.where, DETACHED, kind="meant"), name)
             continue
-        steps = [s for e in reversed(cone) if (s := case.step(e)).flowing > 0]
+        steps = [s for e in reversed(cone) if (s := case.trail.of[e]).flowing > 0]
         ends = [s for s in steps if not any(s.gave.get(x, 0.0) for x in cone[s.event])]
         if not reached or not ends:
             apart.append(_not_on_path(case, name, list(cone)))
@@ -87,7 +87,7 @@ def gradient_ends(case: RuleInput) -> Iterator[Finding]:
 
 def _not_on_path(case: RuleInput, name: str, cone: list[Event]) -> Finding:
     """The finding about a leaf on which no seed depends; `cone`: the events that depend on it, in order."""
-    event, made = next(iter(cone), None), ", ".join(case.step(cone[-1]).written) if cone else ""
+    event, made = next(iter(cone), None), ", ".join(case.trail.of[cone[-1]].written) if cone else ""
     ends = f"; what is computed from it ends in {made}, in {title(case, cone[-1])}" if made else ""
     text = f"the gradient of {name} is zero: what is seeded does not depend on it{ends}."
     fix = f"seed {made}, or pass it to what computes the seed" if made else "seed something that is computed from it"
@@ -142,14 +142,11 @@ def _death(case: RuleInput, step: WalkStep, reads: list[EventAccess], name: str)
 
 
 def _zero_finding(step: WalkStep, death: ZeroedAt, name: str) -> Finding:
-    ordinary = {"cancelled": ("cancel", "info"), "meant": ("detached", "info")}
-    slug, severity = ordinary.get(death.kind, ("died", "warning"))
+    ordinary = {"cancelled": ("cancel", "info", "cancels"), "meant": ("detached", "info", "is meant to end")}
+    slug, severity, dies = ordinary.get(death.kind, ("died", "warning", "dies"))
     text = f"the gradient of {name} is zero everywhere: it ends here, because {death.reason}."
-    brief = f"the adjoint of {{arrays}} {_DYING.get(slug, 'dies')} {{at}}: {death.reason}"
+    brief = f"the adjoint of {{arrays}} {dies} {{at}}: {death.reason}"
     return step.finding(slug, severity, text, death.fix, (name,), death.where, brief=brief)
-
-
-_DYING = {"cancel": "cancels", "detached": "is meant to end"}
 
 
 def custom_rules(case: RuleInput) -> Iterator[Finding]:
@@ -224,7 +221,7 @@ def kinks(case: RuleInput) -> Iterator[Finding]:
     seen = case.trail.observer(Kinks)
     for stmt, number in seen.close.most_common(1):
         event, thread = seen.first[stmt]
-        step = case.step(event)
+        step = case.trail.of[event]
         text = (
             f"{number} of {seen.compared} comparisons in {seen.launches} launches are decided by rounding, in"
             f" `{stmt.row.name}` (for one, in thread {thread}): another backend or precision may decide otherwise,"

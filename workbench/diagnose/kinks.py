@@ -130,7 +130,7 @@ def conventions(case: RuleInput) -> Iterator[Finding]:
     for claim in list(case.tape.conventions):
         events = [e for e in launches if claim in claims(ir.walk(e.reverse.executable.function.body))]
         event, thread = _first(case, claim, events)
-        step = case.step(event)
+        step = case.trail.of[event]
         text = f"{claim.attr.text}, and the gradient goes through it."
         yield step.finding("convention", "warning", text, claim.attr.instead, step.written, claim.where, thread)
 

@@ -99,23 +99,20 @@ class Loops(WalkObserver):
     def observe(self, step: WalkStep, space: Workspace) -> None:
         """Look at one launch, with memory as it found it and the adjoint of its results."""
         event, key = step.event, (step.event.label, step.event.line)
-        if step.flowing > 0 and event in self.open.get(key, ()):
-            del self.open[key]
-            self.seen[event] = _observe_threads(event, space, self.share // 2)
-
-
-def _observe_threads(event: Event, space: Workspace, allowed: int) -> LoopObservations:
-    dims, back = event.command.plan.form.dims, event.reverse.reverse
-    picked = spread_threads(dims, THREADS)
-    threads = [picked[n] for n in np.random.default_rng(0).permutation(len(picked))]  # those that can be run lie apart
-    forward = _Forward(event.command.plan.forward.function, back.active, allowed)
-    sample(event, None, forward.trace, forward.costs, threads)
-    seen = LoopObservations(states=forward.sizes(max), reached=list(forward.reached()))
-    some = dict.fromkeys([*(r.thread for r in seen.reached), *(t for _, t in seen.states)])
-    backward = _Backward(back.function, {r.stmt.where for r in seen.reached}, allowed)
-    sample(event, space, backward.trace, backward.costs, list(some)[:REVERSED])
-    seen.adjoints, seen.came = backward.sizes(min), backward.came
-    return seen
+        if not step.flowing > 0 or event not in self.open.get(key, ()):
+            return
+        del self.open[key]
+        plan, back, allowed = event.command.plan, event.reverse.reverse, self.share // 2
+        picked = spread_threads(plan.form.dims, THREADS)
+        threads = [picked[n] for n in np.random.default_rng(0).permutation(len(picked))]  # those that are run lie apart
+        forward = _Forward(plan.forward.function, back.active, allowed)
+        sample(event, None, forward.trace, forward.costs, threads)
+        seen = LoopObservations(states=forward.sizes(max), reached=list(forward.reached()))
+        some = dict.fromkeys([*(r.thread for r in seen.reached), *(t for _, t in seen.states)])
+        backward = _Backward(back.function, {r.stmt.where for r in seen.reached}, allowed)
+        sample(event, space, backward.trace, backward.costs, list(some)[:REVERSED])
+        seen.adjoints, seen.came = backward.sizes(min), backward.came
+        self.seen[event] = seen
 
 
 # ---- watching turns
@@ -309,18 +306,16 @@ def growing_turns(case: RuleInput) -> Iterator[Finding]:
             found = seen.series(line)
             if found is not None and found[0].explodes:
                 series, first, turns = found
-                step, last = case.step(event), first - len(series.sizes) + 1
-                yield step.finding(
-                    "growing",
-                    "warning" if series.outgrows else "info",
-                    f"going back through the loop in this line, from turn {first} of {turns} to turn {last}, "
-                    + series.text("turn", "the turns compute"),
-                    WAY_OUT,
-                    tuple(dict.fromkeys(x.name for x in step.came)),
-                    line,
-                    brief=f"the adjoint explodes in the loop {{at}}: from {series.sizes[0]:.3g} in turn {first} to"
-                    f" {series.sizes[-1]:.3g} in turn {last}, by a factor of {series.rate:.3g} a turn",
+                step, last = case.trail.of[event], first - len(series.sizes) + 1
+                text = f"going back through the loop in this line, from turn {first} of {turns} to turn {last}, "
+                text += series.text("turn", "the turns compute")
+                brief = (
+                    f"the adjoint explodes in the loop {{at}}: from {series.sizes[0]:.3g} in turn {first} to"
+                    f" {series.sizes[-1]:.3g} in turn {last}, by a factor of {series.rate:.3g} a turn"
                 )
+                names = tuple(dict.fromkeys(x.name for x in step.came))
+                severity = "warning" if series.outgrows else "info"
+                yield step.finding("growing", severity, text, WAY_OUT, names, line, brief=brief)
 
 
 def saturated_turns(case: RuleInput) -> Iterator[Finding]:
@@ -329,7 +324,7 @@ def saturated_turns(case: RuleInput) -> Iterator[Finding]:
         reached = (r for r in seen.reached if (r.stmt.where, r.thread) in seen.came)
         for found in grouped((r.stmt.where, r) for r in reached).values():
             r = min(found, key=lambda r: (r.zero, r.begin))
-            step, line = case.step(event), _line(r.loop)
+            step, line = case.trail.of[event], _line(r.loop)
             loop = f"of the loop{f' in line {line.line}' if line else ''}"
             since = f"from turn {r.begin + 1} of {r.turns} {loop}"
             yield saturation(r.stmt, r.thread, r.component, r.zero, step, since, f"{r.turns - r.begin} turns")

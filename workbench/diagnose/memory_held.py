@@ -89,12 +89,8 @@ def holdings(tape: Tape) -> Holdings:
 
 def _kept(tape: Tape, names: Names) -> list[Holding]:
     """Kept values, one row per line and reason."""
-    rows: dict[tuple, list[int]] = {}
-    for event in tape.events:
-        for kept in event.kept:
-            a = kept.span.allocation
-            key = event.label, event.where, names.get(a, str(a)), tape.names.reason_of(kept)
-            rows.setdefault(key, []).append(kept.span.nbytes)
+    held = ((e, k, names.get(k.span.allocation, str(k.span.allocation))) for e in tape.events for k in e.kept)
+    rows = grouped(((e.label, e.where, of, tape.names.reason_of(k)), k.span.nbytes) for e, k, of in held)
     found = []
     for (label, where, of, reason), sizes in rows.items():
         times = f" (x{len(sizes)})" if len(sizes) > 1 else ""

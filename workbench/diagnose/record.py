@@ -80,19 +80,13 @@ def kept(case: RuleInput) -> Iterator[Finding]:
             key = step.event.label, step.event.where, name, case.tape.names.reason_of(k)
             found.setdefault(key, []).append((step.event, k))
     for (_, where, name, reason), items in found.items():
-        nbytes = sum(k.span.nbytes for _, k in items)
-        times = f", in {len(items)} events" if len(items) > 1 else ""
-        yield Finding(
-            "overwritten-kept",
-            "warning" if nbytes > KEPT_MUCH else "info",
-            title(case, items[0][0]),
-            where,
-            f"overwrites {name}, which is needed later ({reason}): the tape keeps {bytes_text(nbytes)}{times}.",
-            "a fresh array, if the memory matters; the gradient is exact either way",
-            (name,),
-            count=len(items),
-            brief=f"{name} is overwritten {{at}}, and {bytes_text(nbytes)} are kept because they are needed ({reason})",
-        )
+        nbytes, count, at = sum(k.span.nbytes for _, k in items), len(items), title(case, items[0][0])
+        held, times = bytes_text(nbytes), f", in {count} events" if count > 1 else ""
+        text = f"overwrites {name}, which is needed later ({reason}): the tape keeps {held}{times}."
+        fix = "a fresh array, if the memory matters; the gradient is exact either way"
+        brief = f"{name} is overwritten {{at}}, and {held} are kept because they are needed ({reason})"
+        severity = "warning" if nbytes > KEPT_MUCH else "info"
+        yield Finding("overwritten-kept", severity, at, where, text, fix, (name,), count=count, brief=brief)
 
 
 def no_leaf(case: RuleInput) -> Iterator[Finding]:

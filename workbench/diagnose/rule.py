@@ -24,7 +24,6 @@ from ..tapes.reverse import Observer, walk
 from ..tapes.tape import Tape
 from .finding import Finding
 from .walk_record import WalkRecord
-from .walk_step import WalkStep
 
 Seen = TypeVar("Seen")
 
@@ -60,12 +59,9 @@ class RuleInput:
         self.visit(at)
         return found[0] if found else None
 
-    def step(self, event: Event) -> WalkStep:
-        return self.trail.of[event]
-
 
 def title(case: RuleInput, event: Event | None) -> str:
-    return case.step(event).title if event is not None else ""
+    return case.trail.of[event].title if event is not None else ""
 
 
 def refused(error: Exception, launch: str = "") -> Finding:

@@ -78,9 +78,20 @@ class Bounds(WalkObserver):
 def saturated(case: RuleInput) -> Iterator[Finding]:
     """Finds bounds that are reached in a series of launches and never left."""
     for line in case.trail.observer(Bounds).lines:
-        found = _reached(line)
-        if found is not None:
-            yield _saturated_finding(line, *found)
+        if (found := _reached(line)) is None:
+            continue
+        ((stmt, thread, component), begin, end), zero = found, found[0] in line.zero
+        step, many = line.steps[begin], len(line.steps)
+        if begin:
+            since = f"from {step.title} (launch {begin + 1} of {many} on this line)"
+            yield saturation(stmt, thread, component, zero, step, since, f"{end - begin + 1} launches")
+            continue
+        severity = "warning" if stmt.row is scalar.CLAMP and not zero else "info"  # `min(dt, limit)` may be meant so
+        text = (
+            f"`{stmt.row.name}` holds its bound in every thread, in all {many} launches of this line: its derivative is"
+            " zero there, and no gradient goes through it."
+        )
+        yield step.finding("saturated", severity, text, WIDER, step.written, where_of(stmt))
 
 
 def _limits(event: Event) -> dict[ir.Stmt, list[bool]]:
@@ -192,22 +203,6 @@ def _reached(line: _BoundLine) -> tuple[Place, int, int] | None:
         if (always or later) and (best is None or (place in line.zero, begin) < (best[0] in line.zero, best[1])):
             best = place, begin, end
     return best
-
-
-def _saturated_finding(line: _BoundLine, place: Place, begin: int, end: int) -> Finding:
-    (stmt, thread, component), step, zero = place, line.steps[begin], place in line.zero
-    if begin == 0:  # `min(dt, limit)` may be meant so, a clamp less likely
-        return step.finding(
-            "saturated",
-            "warning" if stmt.row is scalar.CLAMP and not zero else "info",
-            f"`{stmt.row.name}` holds its bound in every thread, in all {len(line.steps)} launches of this line: its"
-            " derivative is zero there, and no gradient goes through it.",
-            WIDER,
-            step.written,
-            where_of(stmt),
-        )
-    since = f"from {step.title} (launch {begin + 1} of {len(line.steps)} on this line)"
-    return saturation(stmt, thread, component, zero, step, since, f"{end - begin + 1} launches")
 
 
 def saturation(

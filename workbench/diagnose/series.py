@@ -89,16 +89,13 @@ def growing(case: RuleInput) -> Iterator[Finding]:
     if found:
         steps, worst = max(found, key=lambda f: f[1].rate)
         first, last, number = steps[0], steps[-1], (len(steps) - 1) * case.trail.every + 1
-        yield first.finding(
-            "growing",
-            "warning",
-            f"going back through {number} launches of {first.event.label!r}, from {first.title} to {last.title}, "
-            + worst.text("step", "they compute"),
-            WAY_OUT,
-            tuple(dict.fromkeys(x.name for x in first.came)),
-            brief=f"the adjoint of {{arrays}} explodes {{at}} and before: its norm from {worst.sizes[0]:.3g}"
-            f" to {worst.sizes[-1]:.3g} at {last.title}, by a factor of {worst.factor} a step",
+        text = f"going back through {number} launches of {first.event.label!r}, from {first.title} to {last.title}, "
+        brief = (
+            f"the adjoint of {{arrays}} explodes {{at}} and before: its norm from {worst.sizes[0]:.3g}"
+            f" to {worst.sizes[-1]:.3g} at {last.title}, by a factor of {worst.factor} a step"
         )
+        names, text = tuple(dict.fromkeys(x.name for x in first.came)), text + worst.text("step", "they compute")
+        yield first.finding("growing", "warning", text, WAY_OUT, names, brief=brief)
 
 
 def _vanishing(case: RuleInput) -> Iterator[Finding]:
@@ -222,12 +219,9 @@ def seed_of_ones(case: RuleInput) -> Iterator[Finding]:
         for step, x in writers[-1:]:
             name = x.name
             if _says_mean(name, step):
-                text = (
-                    f"the seed of {name} is {number} ones: this is the gradient of the sum of {name}, {number} times"
-                    " that of its mean."
-                )
+                text = f"the seed of {name} is {number} ones: this is the gradient of the sum of {name}, {number} times"
                 fix = f"a seed of 1 / {number} in each element, if the mean is meant"
-                yield step.finding("sum-not-mean", "info", text, fix, (name,))
+                yield step.finding("sum-not-mean", "info", f"{text} that of its mean.", fix, (name,))
 
 
 _MEAN = re.compile(r"(?<![a-z])(?:mean|mse|rmse|avg|average)(?![a-z])", re.I)

@@ -53,9 +53,16 @@ def piled_up(case: RuleInput) -> Iterator[Finding]:
         space = tape.retrace(None) if piled and case.trail.final is not None else Workspace()
     except GradientError:
         return
-    for a in piled:
-        if a in space and _holds_more(tape, a, space):
-            yield _piled(tape, a)
+    for a in (a for a in piled if a in space and _holds_more(tape, a, space)):
+        name, pile = tape.names.of_memory(a), tape.earlier.piled[a]
+        why = " It has changed since, so they are gradients at other values." if pile.moved else ""
+        why += " This tape was walked before." if pile.again else ""
+        text = f"{name}.grad is the sum of this backward() and of earlier ones: nobody set it to zero in between.{why}"
+        fix = f"tape.zero() or {name}.grad.zero_() before each backward(); if the sum is meant, ignore this"
+        severity, mended = "warning" if pile.moved or pile.again else "info", f"{name}.grad.zero_()"
+        if pile.where is not None:
+            mended += f"\n{pile.where.text.strip()}"
+        yield Finding("piled-up", severity, "", pile.where, text, fix, (name,), mended=mended)
 
 
 def _holds_more(tape: Tape, a: Allocation, space: Workspace) -> bool:
@@ -65,18 +72,6 @@ def _holds_more(tape: Tape, a: Allocation, space: Workspace) -> bool:
         return not np.array_equal(on_host(a.grad.bytes), on_host(space[a].data))
     with np.errstate(all="ignore"):
         return bool((np.abs(now - mine) > MUCH * np.finfo(now.dtype).eps * (np.abs(now) + np.abs(mine))).any())
-
-
-def _piled(tape: Tape, a: Allocation) -> Finding:
-    name, pile = tape.names.of_memory(a), tape.earlier.piled[a]
-    why = " It has changed since, so they are gradients at other values." if pile.moved else ""
-    why += " This tape was walked before." if pile.again else ""
-    text = f"{name}.grad is the sum of this backward() and of earlier ones: nobody set it to zero in between.{why}"
-    fix = f"tape.zero() or {name}.grad.zero_() before each backward(); if the sum is meant, ignore this"
-    severity, mended = "warning" if pile.moved or pile.again else "info", f"{name}.grad.zero_()"
-    if pile.where is not None:
-        mended += f"\n{pile.where.text.strip()}"
-    return Finding("piled-up", severity, "", pile.where, text, fix, (name,), mended=mended)
 
 
 def read_too_early(case: RuleInput) -> Iterator[Finding]:

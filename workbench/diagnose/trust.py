@@ -146,7 +146,9 @@ class Trust:
             return f"the loss is flat here; the gradient dies{place}" if place else "the loss is flat here"
         if self.kind == "noise":
             return f"the loss is known to {self.noise_floor:.2g} only, in the program's own precision"
-        return f"a combination of inputs: {_combination(self.unseen)}"
+        parts = [(c, _cell(n, at)) for n, v in self.unseen.items() for at, c in np.ndenumerate(v)]
+        largest = sorted(parts, key=lambda p: -abs(p[0]))[:4]
+        return "a combination of inputs: " + " ".join(f"{c:+.2g} {name}" for c, name in largest if abs(c) > 0.05)
 
     def plot(self, ax: Any = None) -> Any:
         """Draw the loss along the gradient beside the exact slope, by step length. Returns matplotlib's axes."""
@@ -501,9 +503,8 @@ class _Search:
         loops = Loops()
         loops.share = most
         trail = self._walked(loops)
-        series = [
-            ([s.flowing for s in steps], steps[-1].title, steps[-1].event.where) for steps in lines_reached(trail)
-        ]
+        lines = lines_reached(trail)
+        series = [([s.flowing for s in steps], steps[-1].title, steps[-1].event.where) for steps in lines]
         for event, seen in loops.seen.items():
             step = trail.of[event]
             for (line, _), squares in seen.adjoints.items():  # float32 ends before float64 does
@@ -650,13 +651,6 @@ def _terms(tape: Tape, loss: array, inputs: list[array]) -> np.ndarray | None:
     except GradientError:
         return None
     return np.block(blocks)
-
-
-def _combination(unseen: dict[str, np.ndarray]) -> str:
-    """A direction as text: its largest components."""
-    parts = [(c, _cell(n, at)) for n, v in unseen.items() for at, c in np.ndenumerate(v)]
-    parts.sort(key=lambda p: -abs(p[0]))
-    return " ".join(f"{c:+.2g} {name}" for c, name in parts[:4] if abs(c) > 0.05)
 
 
 def _cell(name: str, at: Iterable[int]) -> str:

@@ -99,7 +99,9 @@ def history_of(case: RuleInput) -> History:
         for k, x in enumerate(writes):
             found.writes.setdefault(x.span.allocation, set()).add(x.span)
             _wipe(step, k, x, covering, pending, found)
-            if _matters(case, step, x):
+            event = step.event
+            active = event.reverse is not None if event.command is not None else event.kind is COPY and event.followed
+            if active and x.scalar is not None and x.span.allocation in case.tape.active:
                 result = Result(step, x, (step.event.label, step.event.line, k))
                 found.sites.setdefault(result.site, []).append(result)
                 pending.put(result)
@@ -128,12 +130,6 @@ def _wipe(step: WalkStep, k: int, x: EventAccess, covering: list[Span], pending:
                     pending.put(r)
                 else:
                     found.wiped.append((r, step))
-
-
-def _matters(case: RuleInput, step: WalkStep, x: EventAccess) -> bool:
-    event = step.event
-    active = event.reverse is not None if event.command is not None else event.kind is COPY and event.followed
-    return active and x.scalar is not None and x.span.allocation in case.tape.active
 
 
 def _covering(step: WalkStep, writes: list[EventAccess]) -> Iterator[Span]:
@@ -169,7 +165,13 @@ def unused_results(case: RuleInput) -> Iterator[Finding]:
         twin = _twin(step, read, history, seeded)
         if twin is not None:
             told.add(twin.site)
-            yield _mistaken(step, read, twin)
+            name, other = read.name, twin.access.name
+            text = (
+                f"{name} is read here, and nothing on this tape has written it, while {twin.step.title}"
+                f" ({twin.step.event.where}) computed {other}, of the same shape and type: one is taken for the other."
+            )
+            fix = f"pass {other} here, or let {twin.step.event.label!r} write {name}"
+            yield step.finding("unwritten-read", "warning", text, fix, (name, other))
     yield from _wiped(history, seeded, told)
     yield from _stale(history, seeded, told)
     yield from _unread_results(history, seeded, told)
@@ -201,16 +203,14 @@ def _wiped(history: History, seeded: set[Allocation], told: set[Site]) -> Iterat
             fix = f"{how}() before the launches that compute {name}, or behind those that read it"
             yield by.finding("wiped", "warning", text, fix, (name,))
             continue
-        yield by.finding(
-            "overwritten-unread",
-            "warning",
-            f"{name} is overwritten here, and nobody read what {result.step.title}"
-            f" ({result.step.event.where}) computed into it." + _no_swap(by, fixed),
-            f"swap {fixed.name} and {name} behind each launch"
-            if fixed
-            else f"read {name} first, or use an array of its own for each result",
-            (name, *((fixed.name,) if fixed else ())),
-        )
+        names, fix = (name,), f"read {name} first, or use an array of its own for each result"
+        text = f"{name} is overwritten here, and nobody read what {result.step.title}"
+        text += f" ({result.step.event.where}) computed into it."
+        if fixed:
+            names, fix = (name, fixed.name), f"swap {fixed.name} and {name} behind each launch"
+            text += f" Every launch of {how!r} on this line reads {fixed.name}, which nobody writes: the two"
+            text += " buffers are never swapped."
+        yield by.finding("overwritten-unread", "warning", text, fix, names)
 
 
 def _others_used(result: Result, history: History, seeded: set[Allocation]) -> bool:
@@ -227,13 +227,6 @@ def _fixed_input(step: WalkStep, history: History) -> EventAccess | None:
     return next((x for x in never if _alike(x, out)), None)
 
 
-def _no_swap(step: WalkStep, fixed: EventAccess | None) -> str:
-    if fixed is None:
-        return ""
-    what = f"Every launch of {step.event.label!r} on this line reads {fixed.name}, which nobody writes"
-    return f" {what}: the two buffers are never swapped."
-
-
 # ---- a buffer read that nobody wrote
 
 
@@ -241,8 +234,9 @@ def _twin(step: WalkStep, read: EventAccess, history: History, seeded: set[Alloc
     """A result that may have been meant at this read: another item of the same list, or an unread similar array."""
     a, earlier = read.span.allocation, []
     blank = not np.any(on_host(read.array.data))
+    whole, at = _item(read.name)
     for site, results in history.sites.items():
-        if _item(read.name) is not None and _list(read.name) == _list(results[0].access.name):
+        if whole and whole == _item(results[0].access.name)[0]:
             before = [r for r in results if r.step.event.id < step.event.id and _alike(read, r.access)]
             earlier += before if blank else []
             continue
@@ -251,24 +245,14 @@ def _twin(step: WalkStep, read: EventAccess, history: History, seeded: set[Alloc
         meant = a in history.writes or a.asked
         if free and not meant and _alike(read, result.access) and (blank or _same_stem(read.name, result.access.name)):
             return result
-    at = _item(read.name) or 0  # the nearest in the list, then the latest
-    return min(earlier, key=lambda r: (abs((_item(r.access.name) or 0) - at), -r.step.event.id), default=None)
+    nearest = lambda r: (abs(_item(r.access.name)[1] - at), -r.step.event.id)  # noqa: E731  in the list, then the latest
+    return min(earlier, key=nearest, default=None)
 
 
 def _only_read_here(result: Result, seeded: set[Allocation]) -> bool:
     """True if only the tape can read it: it is not seeded, and no other library has its memory."""
     a = result.access.span.allocation
     return a not in seeded and not a.exposed
-
-
-def _mistaken(step: WalkStep, read: EventAccess, twin: Result) -> Finding:
-    name, other = read.name, twin.access.name
-    text = (
-        f"{name} is read here, and nothing on this tape has written it, while {twin.step.title}"
-        f" ({twin.step.event.where}) computed {other}, of the same shape and type: one is taken for the other."
-    )
-    fix = f"pass {other} here, or let {twin.step.event.label!r} write {name}"
-    return step.finding("unwritten-read", "warning", text, fix, (name, other))
 
 
 def _alike(x: EventAccess, y: EventAccess) -> bool:
@@ -279,13 +263,10 @@ _ITEM = re.compile(r"^(.*)\[(-?\d+)\]$")
 _WORD = re.compile(r"[A-Za-z]+")
 
 
-def _list(name: str) -> str:
-    return name[: name.rfind("[")] if _ITEM.match(name) else ""
-
-
-def _item(name: str) -> int | None:
+def _item(name: str) -> tuple[str, int]:
+    """(`x`, 3) for `x[3]`; ("", 0) for no item of a list."""
     found = _ITEM.match(name)
-    return int(found[2]) if found else None
+    return (found[1], int(found[2])) if found else ("", 0)
 
 
 def _same_stem(a: str, b: str) -> bool:
@@ -309,7 +290,13 @@ def _stale(history: History, seeded: set[Allocation], told: set[Site]) -> Iterat
             reader = _read_instead(result, history)
             if reader is not None and result.site not in told:
                 told.add(result.site)
-                yield _one_behind(result, *reader)
+                (step, access), other = reader, result.access.name
+                text = (
+                    f"{access.name} is read here, which holds the last turn but one of {result.step.event.label!r}: its"
+                    f" last launch, {result.step.title}, wrote {other}, and nobody reads that."
+                )
+                fix = f"pass {other} here (two buffers were swapped once too often, or once too seldom)"
+                yield step.finding("stale-buffer", "warning", text, fix, (access.name, other))
                 break
 
 
@@ -322,16 +309,6 @@ def _read_instead(result: Result, history: History) -> tuple[WalkStep, EventAcce
     if found is None or same or forerunner.access.span.allocation not in read:
         return None
     return found if found[0].event.id > result.step.event.id else None
-
-
-def _one_behind(result: Result, step: WalkStep, access: EventAccess) -> Finding:
-    name, other = access.name, result.access.name
-    text = (
-        f"{name} is read here, which holds the last turn but one of {result.step.event.label!r}: its last launch,"
-        f" {result.step.title}, wrote {other}, and nobody reads that."
-    )
-    fix = f"pass {other} here (two buffers were swapped once too often, or once too seldom)"
-    return step.finding("stale-buffer", "warning", text, fix, (name, other))
 
 
 def _unread_results(history: History, seeded: set[Allocation], told: set[Site]) -> Iterator[Finding]:

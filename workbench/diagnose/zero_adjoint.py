@@ -42,9 +42,13 @@ class _Flows:
             self.escaping.update(a for a in stmt.operands if a.stmt is not None and a.stmt.of is not primal)
             if stmt.row is memory.ACCUMULATE:
                 self.escaping.add(stmt.args[-1])
-            self.taken[stmt] = [a for a in _outer(stmt) if a in self.adjoints and a.stmt and a.stmt.of is not primal]
-            for inner in (s for r in stmt.regions for s in ir.walk(r)):
-                self.around.setdefault(inner, []).append(primal)
+            inner = [s for r in stmt.regions for s in ir.walk(r)]
+            made = {o for s in inner for o in s.outs}
+            used = (*stmt.args, *(a for s in inner for a in s.args), *(v for r in stmt.regions for v in r.results))
+            outer = (a for a in used if a not in made and a in self.adjoints)
+            self.taken[stmt] = [a for a in outer if a.stmt and a.stmt.of is not primal]
+            for s in inner:
+                self.around.setdefault(s, []).append(primal)
 
     def trace(self, thread: tuple[int, ...], stmt: ir.Stmt, values: run.LiveValues) -> None:
         self.ran.add(stmt)
@@ -67,14 +71,6 @@ class _Flows:
         if stmt.row is memory.ACCUMULATE and _nonzero(values, stmt.args[-1]):
             self.passed.update(s for s in (stmt.of, *self.around.get(stmt, ())) if s is not None)
             self.added |= ir.root(stmt.args[0]).name in self.targets
-
-
-def _outer(stmt: ir.Stmt) -> list[ir.Value]:
-    """The values that a statement and its regions take from outside."""
-    inner = [s for r in stmt.regions for s in ir.walk(r)]
-    made = {o for s in inner for o in s.outs}
-    results = [v for r in stmt.regions for v in r.results]
-    return [a for a in (*stmt.args, *(a for s in inner for a in s.args), *results) if a not in made]
 
 
 def _nonzero(values: run.LiveValues, value: ir.Value) -> bool:

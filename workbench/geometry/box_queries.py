@@ -17,7 +17,7 @@ from ..launches.handles import held, numbered, rebuilt_in_place
 from ..launches.launch import through
 from .building import check, check_groups, check_order, contents, same_device
 from .fitting import fit_boxes
-from .language import wb
+from .language import fields, wb
 from .mesh import BEFORE, MESH, item_corners
 from .tree import EVERYWHERE, TREE, Tree, exact_entry, group_root, inverses, is_other, leaf_items, left_out, skipped
 from .triangles import distance_sq
@@ -52,9 +52,8 @@ class Bvh:
         self.groups = None if groups is None else check_groups("Bvh", groups, len(lowers))
         same_device("Bvh", lowers, uppers, groups)
         if lowers.shape != uppers.shape:
-            raise LaunchError(
-                f"a Bvh of {len(lowers)} lower and {len(uppers)} upper corners", slug="shape", instead="one of each"
-            )
+            text = f"a Bvh of {len(lowers)} lower and {len(uppers)} upper corners"
+            raise LaunchError(text, slug="shape", instead="one of each")
         self.device = lowers.device
         self._leaf_size = check_order("Bvh", constructor, leaf_size)
         self.tree: Tree | None = None
@@ -183,13 +182,8 @@ def advance_faces(query: MeshQueryAABB):  # noqa: F821
 
 BvhQuery = Query(
     "BvhQuery",
-    (
-        ("tree", TREE),
-        ("kind", int32),
-        *((name, wb.vec3) for name in "ab"),
-        *((name, float32) for name in ("size", "reach")),
-        ("node", uint32),
-        *((name, int32) for name in ("item", "root")),
+    fields(
+        tree=TREE, kind=int32, a=wb.vec3, b=wb.vec3, size=float32, reach=float32, node=uint32, item=int32, root=int32
     ),
     next=advance_boxes,
 )

@@ -67,10 +67,8 @@ def check_order(what: str, constructor: str | None, leaf_size: int | None) -> in
     The constructor is one name for all: the order of items is found in one way, and what queries find is the same.
     """
     if constructor is not None and str(constructor).lower() not in ("sah", "median", "lbvh", "cubql"):
-        text = f"a {what} by {constructor!r}"
-        raise LaunchError(
-            text, slug="argument-type", why="It is sah, median, lbvh or cubql, all the same.", instead="no constructor"
-        )
+        text, why = f"a {what} by {constructor!r}", "It is sah, median, lbvh or cubql, all the same."
+        raise LaunchError(text, slug="argument-type", why=why, instead="no constructor")
     size = 4 if leaf_size is None else int(leaf_size)
     if size < 1:
         raise LaunchError(f"a {what} with {size} items of a leaf", slug="argument-type", instead="leaf_size=4")

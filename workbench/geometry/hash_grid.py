@@ -22,7 +22,7 @@ from ..kernels.types import Array, Handle, Query, bool_, float16, float32, float
 from ..launches.handles import held, numbered, rebuilt_in_place
 from ..launches.launch import launch, through
 from .building import check, room, same_device
-from .language import wb
+from .language import INTS, fields, wb
 
 FAR = 1.0e9  # cells beyond this are one: their numbers would not fit int32
 
@@ -141,11 +141,7 @@ def hash_grid_point_id(grid: HASH_GRID, index: int):  # noqa: F821
 
 HASH_GRID = Handle(
     "HashGrid",
-    (
-        *((name, Array(int32)) for name in ("starts", "items", "groups")),
-        ("inverse_width", float64),
-        *((name, int32) for name in ("nx", "ny", "nz")),
-    ),
+    fields(starts=INTS, items=INTS, groups=INTS, inverse_width=float64, nx=int32, ny=int32, nz=int32),
     empty=lambda: HashGrid(1, 1, 1),  # without points: what the number 0 stands for
 )
 _STATE = "first y z nx ny parts count stretch item end".split()

@@ -5,16 +5,23 @@ from __future__ import annotations
 import linecache
 from collections.abc import Callable
 from types import SimpleNamespace
+from typing import Any
 
 from ..arrays.array import array
 from ..arrays.creation import zeros
 from ..kernels.ops import BUILTINS, STATEFUL, TILES
 from ..kernels.reading.library import Library, library
-from ..kernels.types import AnyScalar, names, uint32
+from ..kernels.types import AnyScalar, Array, float32, int32, names, uint32
 
 wb = SimpleNamespace(
     **names(), **BUILTINS, **STATEFUL, uint32=uint32, zeros=zeros, array=array, Scalar=AnyScalar, tile=TILES["tile"]
 )
+INTS, FLOATS, POINTS = Array(int32), Array(float32), Array(wb.vec3)
+
+
+def fields(**types: Any) -> tuple[tuple[str, Any], ...]:
+    """The fields of a struct, in order."""
+    return tuple(types.items())
 
 
 def in_names(**fields: str) -> Callable[[Library], Library]:

@@ -15,7 +15,7 @@ from ..launches.handles import held, numbered, rebuilt_in_place
 from ..launches.launch import launch, through
 from .building import check, check_groups, check_order, contents, module, room, same_device, stored
 from .fitting import fit_dipoles, fit_faces, vec3i
-from .language import wb
+from .language import FLOATS, INTS, POINTS, fields, wb
 from .tree import TREE, Tree, climbed, group_root, leaf_items
 
 
@@ -26,16 +26,8 @@ def copied(a: Array(wb.vec3), out: Array(wb.vec3)):
 
 MESH = Handle(
     "Mesh",
-    (
-        ("points", Array(wb.vec3)),
-        ("indices", Array(int32)),
-        ("velocities", Array(wb.vec3)),
-        ("corners", Array(vec3i)),
-        ("tree", TREE),
-        ("edge", Array(float32)),
-        ("dipoles", Array(wb.vec3)),
-        ("reach", Array(float32)),
-    ),
+    fields(points=POINTS, indices=INTS, velocities=POINTS, corners=Array(vec3i), tree=TREE)
+    + fields(edge=FLOATS, dipoles=POINTS, reach=FLOATS),
     # without faces: what the number 0 stands for
     empty=lambda: Mesh(new_array(0, wb.vec3), new_array(0, int32), support_winding_number=True),
 )
@@ -77,9 +69,8 @@ class Mesh:
         self.groups = None if groups is None else check_groups("Mesh", groups, len(indices) // 3)
         same_device("Mesh", points, indices, velocities, groups)
         if len(indices) % 3:
-            raise LaunchError(
-                f"a Mesh of {len(indices)} indices", slug="shape", why="A face has three.", instead="indices.flatten()"
-            )
+            text, why = f"a Mesh of {len(indices)} indices", "A face has three."
+            raise LaunchError(text, slug="shape", why=why, instead="indices.flatten()")
         self.device = points.device
         self._leaf_size = check_order("Mesh", bvh_constructor, bvh_leaf_size or None)
         self.support_winding_number = support_winding_number
@@ -100,9 +91,8 @@ class Mesh:
     def points(self, new: array) -> None:
         check("Mesh", "points", new, wb.vec3)
         if new.shape != self._points.shape:
-            raise LaunchError(
-                f"{len(new)} points for a Mesh of {len(self._points)}", slug="shape", instead="wb.Mesh(points, indices)"
-            )
+            text = f"{len(new)} points for a Mesh of {len(self._points)}"
+            raise LaunchError(text, slug="shape", instead="wb.Mesh(points, indices)")
         same_device("Mesh", new, self.indices)
         self._stay("points", new)
         self._points = new
@@ -112,9 +102,8 @@ class Mesh:
     def velocities(self) -> array:
         """The user's array. Raises LaunchError [velocities] if there is none."""
         if self._velocities is None:
-            raise LaunchError(
-                "This Mesh has no velocities.", slug="velocities", instead="wb.Mesh(points, indices, velocities=...)"
-            )
+            instead = "wb.Mesh(points, indices, velocities=...)"
+            raise LaunchError("This Mesh has no velocities.", slug="velocities", instead=instead)
         return self._velocities
 
     @velocities.setter
@@ -134,12 +123,9 @@ class Mesh:
         """Build the tree anew for where the points are now. Raises LaunchError [capture] in a capture."""
         faces = contents(self.indices, "A Mesh is built", BEFORE).reshape(-1, 3)
         if len(faces) and (int(faces.min()) < 0 or int(faces.max()) >= len(self._points)):
-            raise LaunchError(
-                f"a face of a Mesh names point {faces.max() if faces.min() >= 0 else faces.min()} of "
-                f"{len(self._points)}",
-                slug="bounds",
-                instead="indices from 0 to len(points) - 1",
-            )
+            worst = faces.max() if faces.min() >= 0 else faces.min()
+            text = f"a face of a Mesh names point {worst} of {len(self._points)}"
+            raise LaunchError(text, slug="bounds", instead="indices from 0 to len(points) - 1")
         groups = None if self.groups is None else contents(self.groups, "A Mesh is built", BEFORE)
         points = contents(self._points, "A Mesh is built", BEFORE)
         a, b, c = (points.take(faces[:, k], axis=0) for k in range(3))

@@ -87,9 +87,8 @@ def mesh_query_ray(mesh: MESH, start: wb.vec3, dir: wb.vec3, max_t: float, root:
         a, b, c = corner(mesh, face, 0), corner(mesh, face, 1), corner(mesh, face, 2)
         t, u, v = ray_hit(a, b, c, start, dir)
         normal = mesh_eval_face_normal(mesh, face)
-        query = MeshQueryRay(
-            True, wb.where(wb.dot(wb.detach(normal), wb.detach(dir)) > 0.0, -1.0, 1.0), face, t, u, v, normal
-        )
+        sign = wb.where(wb.dot(wb.detach(normal), wb.detach(dir)) > 0.0, -1.0, 1.0)
+        query = MeshQueryRay(True, sign, face, t, u, v, normal)
     return query
 
 

@@ -18,11 +18,11 @@ from ..arrays.array import array, new_array
 from ..device import XpArray
 from ..kernels.program import Kernel
 from ..kernels.reading.library import library
-from ..kernels.types import Array, Handle, float32, int32, uint32
+from ..kernels.types import Handle, float32, int32, uint32
 from ..launches.launch import through
 from .building import module, room, stored
 from .fitting import fit, fit_faces
-from .language import wb
+from .language import INTS, POINTS, fields, wb
 from .search import between
 
 EVERYWHERE = NOWHERE = 3.0e38  # how far searches go, and the place of a box of nothing
@@ -120,12 +120,8 @@ def _order(lowers: XpArray, uppers: XpArray, ranks: XpArray, leaves: int, leaf_s
 
 TREE = Handle(
     "Bvh",
-    (
-        *((name, Array(wb.vec3)) for name in ("boxes", "bounds")),
-        ("items", Array(int32)),
-        *((name, int32) for name in ("leaves", "leaf_size", "count")),
-        *((name, Array(int32)) for name in ("names", "ranks", "spans")),
-    ),
+    fields(boxes=POINTS, bounds=POINTS, items=INTS, leaves=int32, leaf_size=int32, count=int32)
+    + fields(names=INTS, ranks=INTS, spans=INTS),
 )
 
 

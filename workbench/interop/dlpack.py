@@ -114,9 +114,8 @@ class Constant:
         """Refuse a write of ours to these bytes while they are in use. Raises LaunchError [read-only]."""
         if not self.over and self.span.overlaps(span) is not False:
             text = f"{what} would write to memory of {self.whose}, which is taken for constant there."
-            raise LaunchError(
-                text, slug="read-only", where=where or caller_where(), instead="wb.clone(a), and write to that"
-            )
+            where = where or caller_where()
+            raise LaunchError(text, slug="read-only", where=where, instead="wb.clone(a), and write to that")
 
     def exposing(self, allocation: Allocation) -> None:
         """No-op: shared memory is exposed from the start."""

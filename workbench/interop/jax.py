@@ -248,12 +248,9 @@ def argument(what: str, where: Where | None, param: tuple[str, Type], arg: objec
     outer = given.ndim - len(inner)
     rank = type.ndim if isinstance(type, Array) else 0
     if (have is not None and have != wanted) or outer != rank or given.shape[outer:] != inner:
-        raise LaunchError(
-            f"{what}: {name!r} takes {type}, got {have or given.dtype} of shape {given.shape}.",
-            slug="dtype" if have is not None and have != wanted else "function",
-            where=where,
-            instead=f"x.astype({wanted})" if have != wanted else "",
-        )
+        text = f"{what}: {name!r} takes {type}, got {have or given.dtype} of shape {given.shape}."
+        slug = "dtype" if have is not None and have != wanted else "function"
+        raise LaunchError(text, slug=slug, where=where, instead=f"x.astype({wanted})" if have != wanted else "")
     return given
 
 
@@ -328,11 +325,9 @@ class JaxCall:
 
     def _static(self, k: int, arg: Any) -> Any:
         if isinstance(arg, Tracer):
-            raise self._refuse(
-                f"the number {self.params[k][0]!r} is traced.",
-                "static_argnames of jax.jit, or an array of one element",
-                "The function is called with numbers of Python, which have no gradient.",
-            )
+            instead = "static_argnames of jax.jit, or an array of one element"
+            why = "The function is called with numbers of Python, which have no gradient."
+            raise self._refuse(f"the number {self.params[k][0]!r} is traced.", instead, why)
         return arg.item() if hasattr(arg, "item") else arg
 
     # ---- parameters and shapes
@@ -348,11 +343,9 @@ class JaxCall:
         names = [name for name, _ in params]
         inputs = names[: len(names) - pure] if pure >= 0 else []
         if self.num_outputs < 1 or pure < 0 or pure > len(names) or any(n not in inputs for n in self.in_out):
-            raise self._refuse(
-                f"{self.num_outputs} outputs, {list(self.in_out)} changed in place, of ({', '.join(names)}).",
-                "num_outputs=1",
-                "The last parameters are the outputs; in_out_argnames come before, and count.",
-            )
+            text = f"{self.num_outputs} outputs, {list(self.in_out)} changed in place, of ({', '.join(names)})."
+            why = "The last parameters are the outputs; in_out_argnames come before, and count."
+            raise self._refuse(text, "num_outputs=1", why)
         for k, (name, type) in enumerate(params):
             written = k >= len(inputs) or name in self.in_out
             plain = not isinstance(type.dtype if isinstance(type, Array) else type, Struct)

@@ -58,12 +58,8 @@ class RecordedCall(NamedTuple):
             self.tape.border.run.chained = True  # nobody knows what these seeds were multiplied by
             walk(self.tape, space)
             conventions.warn(self.tape)
-        found = {}
-        for k in wanted:
-            a = self.inputs[k]
-            if a is not None and a.allocation in space:
-                found[k] = shadow_of(a, space)
-        return found
+        known = ((k, self.inputs[k]) for k in wanted)
+        return {k: shadow_of(a, space) for k, a in known if a is not None and a.allocation in space}
 
     def lifted(self, directions: Mapping[int, Any], wanted: Iterable[int]) -> RecordedCall:
         """This call and its derivative in one direction {input: values}, recorded on copies.
@@ -168,13 +164,9 @@ def form(
     shapes: Sequence[Any] = [dims] * len(params) if given is None else list(given)
     if not params or len(shapes) != len(params):
         names = ", ".join(name for name, _ in program.params)
-        raise LaunchError(
-            f"function of {program.name!r}: {len(args)} arguments leave {len(params)} of the parameters ({names})"
-            f" for {len(shapes)} outputs.",
-            slug="function",
-            where=where,
-            why="The arguments of a call are the first parameters, the outputs are all the others.",
-        )
+        text = f"function of {program.name!r}: {len(args)} arguments leave {len(params)} of the parameters ({names})"
+        why = "The arguments of a call are the first parameters, the outputs are all the others."
+        raise LaunchError(f"{text} for {len(shapes)} outputs.", slug="function", where=where, why=why)
     found = [_shape(program, name, type, shape, same) for (name, type), shape in zip(params, shapes, strict=True)]
     dims = found[0] if dims is None else dims
     if not callable(dim):
@@ -233,14 +225,11 @@ def _grid_of_inputs(program: Program, args: Sequence[object]) -> Dims:
 def _check_grid(program: Program, args: Sequence[object], dims: Dims) -> None:
     for leaf, axis, extent, along in _extents(program, args):
         if along < len(dims) and extent > dims[along]:
-            raise LaunchError(
-                f"function of {program.name!r}: {leaf.name!r} has {extent} elements along axis {axis}, the grid {dims}"
-                f" only {dims[along]}.",
-                slug="function",
-                where=program.function.where,
-                why="The kernel reads it at `tid()` alone: the rest would be left out in silence.",
-                instead=f"function({program.name}), with the grid of its inputs, or {leaf.name}[:{dims[along]}]",
-            )
+            text = f"function of {program.name!r}: {leaf.name!r} has {extent} elements along axis {axis}, the grid"
+            text += f" {dims} only {dims[along]}."
+            why = "The kernel reads it at `tid()` alone: the rest would be left out in silence."
+            instead = f"function({program.name}), with the grid of its inputs, or {leaf.name}[:{dims[along]}]"
+            raise LaunchError(text, slug="function", where=program.function.where, why=why, instead=instead)
 
 
 def check_writes(program: Program, count: int, why: str) -> None:

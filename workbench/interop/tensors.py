@@ -143,10 +143,8 @@ def dtype_from_torch(torch_dtype: torch.dtype) -> Scalar:
     try:
         return _SCALARS[torch_dtype]
     except (KeyError, TypeError):
-        text = f"{torch_dtype} has no dtype in the kernel language"
-        raise LaunchError(
-            text, slug="dtype", why=f"Known: {', '.join(str(d) for d in _SCALARS)}.", instead="tensor.to(torch.float32)"
-        ) from None
+        text, why = f"{torch_dtype} has no dtype in the kernel language", f"Known: {', '.join(map(str, _SCALARS))}."
+        raise LaunchError(text, slug="dtype", why=why, instead="tensor.to(torch.float32)") from None
 
 
 def dtype_to_torch(warp_dtype: DTypeLike) -> torch.dtype:
@@ -161,9 +159,8 @@ def dtype_to_torch(warp_dtype: DTypeLike) -> torch.dtype:
     for theirs, ours in _SCALARS.items():
         if ours is scalar:
             return theirs
-    raise LaunchError(
-        f"{warp_dtype} has no torch dtype", slug="dtype", instead="one field of it: to_torch(a.field(name))"
-    )
+    text, instead = f"{warp_dtype} has no torch dtype", "one field of it: to_torch(a.field(name))"
+    raise LaunchError(text, slug="dtype", instead=instead)
 
 
 def device_from_torch(torch_device: torch.device | str) -> Device:
@@ -316,12 +313,10 @@ def _wrapped(t: torch.Tensor, dtype: DTypeLike, requires_grad: bool | None, stra
 def _check_leaf(t: torch.Tensor) -> None:
     """Raises GradientError [non-leaf] for a tensor that torch computed and follows; not with grad mode off."""
     if t.requires_grad and not t.is_leaf and torch.is_grad_enabled():
-        raise GradientError(
-            f"a tensor of shape {tuple(t.shape)} computed by torch ({t.grad_fn}) cannot be wrapped with its gradient.",
-            slug="non-leaf",
-            why="The tape would end here, and what torch did before it would get no gradient.",
-            instead="t.detach() to cut it off, or wb.interop.torch.function(kernel, ...)(t)",
-        )
+        text = f"a tensor of shape {tuple(t.shape)} computed by torch ({t.grad_fn}) cannot be wrapped with its"
+        why = "The tape would end here, and what torch did before it would get no gradient."
+        instead = "t.detach() to cut it off, or wb.interop.torch.function(kernel, ...)(t)"
+        raise GradientError(f"{text} gradient.", slug="non-leaf", why=why, instead=instead)
 
 
 def _stream(ordinal: int) -> int:
@@ -459,13 +454,9 @@ def _publish(tape: Recording, space: Workspace) -> None:
 def _check_place(t: torch.Tensor, span: Span) -> None:
     now = t.data_ptr() - span.allocation.address if t.numel() else 0
     if tuple(t.shape) != span.shape or now != span.offset:
-        raise GradientError(
-            f"a leaf tensor of shape {span.shape} was given other memory (`t.data = ...`, `set_`, `resize_`) after"
-            " it had been wrapped.",
-            slug="moved",
-            why="The launches read the old memory.",
-            instead="x = wb.from_torch(tensor), again after the change",
-        )
+        text = f"a leaf tensor of shape {span.shape} was given other memory (`t.data = ...`, `set_`, `resize_`) after"
+        why, instead = "The launches read the old memory.", "x = wb.from_torch(tensor), again after the change"
+        raise GradientError(f"{text} it had been wrapped.", slug="moved", why=why, instead=instead)
 
 
 def like_tensor(view: object, t: torch.Tensor) -> torch.Tensor:

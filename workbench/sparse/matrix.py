@@ -65,13 +65,10 @@ class BsrMatrix:
         sorted_ = len(offsets) == self.nrow + 1 and offsets[0] == 0 and bool((np.diff(offsets) >= 0).all())
         fits = len(columns) == n <= len(self.values) and bool(((columns >= 0) & (columns < self.ncol)).all())
         if not (sorted_ and fits):
-            raise LaunchError(
-                f"offsets and columns are no places of {self.nrow} x {self.ncol} blocks, {len(self.values)} of them in"
-                " values.",
-                slug="structure",
-                why="offsets has nrow + 1 numbers from 0 that do not fall; columns are below ncol.",
-                instead="wb.sparse.bsr_set_from_triplets(A, rows, columns, values)",
-            )
+            text = f"offsets and columns are no places of {self.nrow} x {self.ncol} blocks, {len(self.values)} of them"
+            why = "offsets has nrow + 1 numbers from 0 that do not fall; columns are below ncol."
+            instead = "wb.sparse.bsr_set_from_triplets(A, rows, columns, values)"
+            raise LaunchError(f"{text} in values.", slug="structure", why=why, instead=instead)
         if not all(map(np.array_equal, self._structure, (offsets, columns))):
             self._structure = offsets, columns
         self._at = self._now()
@@ -202,9 +199,8 @@ def block_type(dtype: DTypeLike) -> Any:
     if isinstance(made, Matrix) and made.shape == (1, 1):
         made = made.scalar
     if not isinstance(made, Scalar | Matrix) or made.scalar.kind != "f":
-        raise LaunchError(
-            f"blocks are numbers or matrices, not {made}", slug="dtype", instead="block_type=wb.mat33, or float"
-        )
+        text = f"blocks are numbers or matrices, not {made}"
+        raise LaunchError(text, slug="dtype", instead="block_type=wb.mat33, or float")
     return made
 
 

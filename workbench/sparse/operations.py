@@ -204,9 +204,8 @@ def bsr_copy(
     """
     check_topology(topology)
     if scalar_type not in (None, A.scalar_type) or block_shape not in (None, A.block_shape):
-        raise LaunchError(
-            "bsr_copy to other blocks is not here.", slug="dtype", instead="bsr_from_triplets with values of that type"
-        )
+        text, instead = "bsr_copy to other blocks is not here.", "bsr_from_triplets with values of that type"
+        raise LaunchError(text, slug="dtype", instead=instead)
     made = BsrMatrix(A.nrow, A.ncol, A.dtype, A.device)
     bsr_assign(made, A, structure_only)
     return made

@@ -209,15 +209,8 @@ def jacobian_plot(
     named = getattr(kernel, "input_labels", None), getattr(kernel, "output_labels", None)
     count = 1 + max(i for i, _ in jacobians), 1 + max(j for _, j in jacobians)
     labels: Any = named if None not in named else _labels(kernel, len(inputs) if inputs else count[0], count[1])
-    made = jacobian_chart(
-        {k: a.numpy() for k, a in jacobians.items()},
-        labels,
-        show_colorbar,
-        scale_colors_per_submatrix,
-        title,
-        colormap,
-        log_scale,
-    )
+    looks = show_colorbar, scale_colors_per_submatrix, title, colormap, log_scale
+    made = jacobian_chart({k: a.numpy() for k, a in jacobians.items()}, labels, *looks)
     shell = getattr(sys.modules.get("IPython"), "get_ipython", lambda: None)()
     if show_plot and shell is not None:
         from IPython.display import display

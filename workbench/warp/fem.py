@@ -80,15 +80,10 @@ class SymmetricTensorMapper:
 
     @library()
     def value_to_dof_3d(val: Any):
-        across = val[0, 0] + val[1, 1]
-        return vector(
-            _SIXTH * (across + val[2, 2]),
-            0.5 * (val[0, 0] - val[1, 1]),
-            _SIXTH * _HALF_ROOT * (2.0 * val[2, 2] - across),
-            0.5 * (val[2, 1] + val[1, 2]),
-            0.5 * (val[0, 2] + val[2, 0]),
-            0.5 * (val[1, 0] + val[0, 1]),
-        )
+        across, b = val[0, 0] + val[1, 1], 0.5 * (val[0, 0] - val[1, 1])
+        a, c = _SIXTH * (across + val[2, 2]), _SIXTH * _HALF_ROOT * (2.0 * val[2, 2] - across)
+        zy, xz, yx = 0.5 * (val[2, 1] + val[1, 2]), 0.5 * (val[0, 2] + val[2, 0]), 0.5 * (val[1, 0] + val[0, 1])
+        return vector(a, b, c, zy, xz, yx)
 
     @library()
     def dof_to_value_3d_voigt(dof: Any):
@@ -97,14 +92,8 @@ class SymmetricTensorMapper:
 
     @library()
     def value_to_dof_3d_voigt(val: Any):
-        return vector(
-            _HALF_ROOT * val[0, 0],
-            _HALF_ROOT * val[1, 1],
-            _HALF_ROOT * val[2, 2],
-            0.5 * (val[2, 1] + val[1, 2]),
-            0.5 * (val[0, 2] + val[2, 0]),
-            0.5 * (val[1, 0] + val[0, 1]),
-        )
+        zy, xz, yx = 0.5 * (val[2, 1] + val[1, 2]), 0.5 * (val[0, 2] + val[2, 0]), 0.5 * (val[1, 0] + val[0, 1])
+        return vector(_HALF_ROOT * val[0, 0], _HALF_ROOT * val[1, 1], _HALF_ROOT * val[2, 2], zy, xz, yx)
 
 
 class SkewSymmetricTensorMapper:

@@ -13,7 +13,7 @@ from contextlib import contextmanager
 
 from ..ir import Region, Stmt, numeric, type_as, used, walk
 from ..ops import control, memory as mem
-from ..ops.c_text import c_texts
+from ..ops.c_text import c_texts, c_turns
 from ..types import Tile
 from .body import Body
 from .c_names import type_name
@@ -63,14 +63,7 @@ class ThreadBlock(Body):
         for n in attr.shape:
             size *= n
         alone = attr.order or any(s.row is mem.LOG_STORE for s in walk(region))
-        head = f"WB_TILE({k}, {size})"
-        if alone:
-            start = (
-                f"int32_t {k} = {size} - 1; {k} >= 0; --{k}"
-                if attr.order < 0
-                else f"int32_t {k} = 0; {k} < {size}; ++{k}"
-            )
-            head = f"WB_ONE for ({start})"
+        head = f"WB_ONE for ({c_turns(k, size, attr.order < 0)})" if alone else f"WB_TILE({k}, {size})"
         self.put(f"{head} {{")
         self.depth += 1
         step = size

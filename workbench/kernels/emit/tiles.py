@@ -13,7 +13,7 @@ from typing import Any
 
 from ..ir import Region, Stmt, Value, numeric, type_as, used, walk
 from ..ops import control, tiles
-from ..ops.c_text import c_texts
+from ..ops.c_text import c_texts, c_turns
 from ..types import Scalar, Tile
 from .c_names import literal, type_name
 from .components import ThreadText
@@ -229,9 +229,8 @@ class TileText(ThreadText):
         if part is None:
             tests = [f"wb_in({i} + ({i} < 0 ? {n} : 0), {n})" for i, n in zip(indices, dims, strict=True)]
         else:
-            tests = [
-                f"wb_in({i}, {n - m + 1})" for i, n, m in zip(indices, dims, type_as(part, Tile).dims, strict=True)
-            ]
+            inner = type_as(part, Tile).dims
+            tests = [f"wb_in({i}, {n - m + 1})" for i, n, m in zip(indices, dims, inner, strict=True)]
         with self.block(f"if ({' && '.join(tests)})"):
             self.put(text)
         self.lines[-1] += f" else {self.outside(stmt, indices, dims)}"
@@ -309,8 +308,7 @@ class TileText(ThreadText):
         """Open the loops over all elements; returns the flat index of an element."""
         place = ""
         for n, i in zip(attr.shape, axes, strict=True):
-            turns = f"{i} = {n} - 1; {i} >= 0; --{i}" if attr.order < 0 else f"{i} = 0; {i} < {n}; ++{i}"
-            self.put(f"for (int32_t {turns}) {{")
+            self.put(f"for ({c_turns(i, n, attr.order < 0)}) {{")
             self.depth += 1
             place = f"({place}) * {n} + {i}" if place else i
         return place

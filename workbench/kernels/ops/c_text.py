@@ -23,6 +23,11 @@ def c_texts(beside: str, file: str, names: str) -> list[str]:
     return [parts[name] for name in names.split()]
 
 
+def c_turns(i: str, n: int, backward: bool) -> str:
+    """The head of a loop over 0, 1, .. n - 1, or backward."""
+    return f"int32_t {i} = {n} - 1; {i} >= 0; --{i}" if backward else f"int32_t {i} = 0; {i} < {n}; ++{i}"
+
+
 def helper(name: str, text: str) -> None:
     """Enter a C function; `WB_FN` is defined by the emitter: static inline, or __device__ too."""
     PRELUDES[name] = f"WB_FN {text}\n"

@@ -13,6 +13,7 @@ import numpy as np
 from ..ir import type_as
 from ..row import Operand, Row, refuse
 from ..types import Tile, Type, float16, int32
+from .c_text import c_turns
 from .composite import moved_by_some, nothing_of_zero
 from .row import like, row, zero
 from .scalar import ADD, NEG, SUB
@@ -26,11 +27,8 @@ def _square(name: str, t: Type) -> Tile:
     if found.dims[0] != found.dims[1]:
         raise refuse(f"`{name}` takes a square tile, not {found}", slug="tile-shape")
     if found.scalar is float16:
-        raise refuse(
-            f"`{name}` takes float32 or float64, not {found}",
-            slug="operand-type",
-            instead="tile_astype(t, dtype=wb.float32)",
-        )
+        text = f"`{name}` takes float32 or float64, not {found}"
+        raise refuse(text, slug="operand-type", instead="tile_astype(t, dtype=wb.float32)")
     return found
 
 
@@ -203,15 +201,10 @@ def _scan(t: np.ndarray, attr: tuple[bool, bool]) -> np.ndarray:
 
 def _scan_block(types, type, out, t, attr):
     inclusive, backward = attr
-    head = (
-        f"int32_t wb_k = {type.size} - 1; wb_k >= 0; --wb_k"
-        if backward
-        else (f"int32_t wb_k = 0; wb_k < {type.size}; ++wb_k")
-    )
     step = f"wb_s += {t}.c[wb_k]; {out}.c[wb_k] = wb_s;"
     if not inclusive:
         step = f"{type.scalar.c} wb_x = {t}.c[wb_k]; {out}.c[wb_k] = wb_s; wb_s += wb_x;"
-    return f"WB_ONE {{ {type.scalar.c} wb_s = 0; for ({head}) {{ {step} }} }}"
+    return f"WB_ONE {{ {type.scalar.c} wb_s = 0; for ({c_turns('wb_k', type.size, backward)}) {{ {step} }} }}"
 
 
 SCAN = row(
@@ -228,15 +221,6 @@ SCAN = row(
 _BETTER = {"min": "<", "max": ">"}
 
 
-def _best(t: np.ndarray, attr: str) -> Any:
-    best = 0
-    flat = np.ravel(t)
-    for k in range(1, flat.size):
-        if flat[k] < flat[best] if attr == "min" else flat[k] > flat[best]:
-            best = k
-    return best
-
-
 def _best_type(t: Type, attr: str) -> Type:
     tile_of(f"tile_arg{attr}", t)
     return int32
@@ -246,7 +230,7 @@ BEST = row(
     "tile_best",
     type=_best_type,
     facts="typed_by_attr exact",
-    meaning=_best,
+    meaning=lambda t, attr: _best_so_far(np.ravel(t), attr)[-1],
     block=lambda types, type, out, t, attr: (
         f"for (int32_t wb_k = 1; wb_k < {types[0].size}; ++wb_k)"
         f" if ({t}.c[wb_k] {_BETTER[attr]} {t}.c[{out}]) {out} = wb_k;"

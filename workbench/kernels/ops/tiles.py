@@ -29,9 +29,8 @@ def tile_of(name: str, type: Type, rank: int | None = None) -> Tile:
         raise refuse(f"`{name}` takes a tile, not {type}", slug="tile-operand", instead="tile_load(a, shape=...)")
     if rank is not None and len(type.dims) != rank:
         axes = f"{rank} ax{'i' if rank == 1 else 'e'}s"
-        raise refuse(
-            f"`{name}` takes a tile with {axes}, not {type}", slug="tile-shape", instead="tile_reshape(t, shape)"
-        )
+        text = f"`{name}` takes a tile with {axes}, not {type}"
+        raise refuse(text, slug="tile-shape", instead="tile_reshape(t, shape)")
     return type
 
 
@@ -91,9 +90,8 @@ def _set_type(t: Type, *rest: Type) -> Type:
     made = tile_of("tile_assign", t)
     _indices("t[...] = v", made, rest[:-1])
     if rest[-1] != made.scalar:
-        raise refuse(
-            f"a value of type {rest[-1]} cannot go into {made}", slug="store-type", instead=f"{made.scalar}(...)"
-        )
+        text = f"a value of type {rest[-1]} cannot go into {made}"
+        raise refuse(text, slug="store-type", instead=f"{made.scalar}(...)")
     return made
 
 
@@ -237,11 +235,8 @@ def _broadcast_type(t: Type, attr: Tile) -> Type:
     dims = tile_of("tile_broadcast", t).dims
     wide = (1,) * (len(attr.dims) - len(dims)) + dims
     if len(wide) != len(attr.dims) or any(a not in (1, b) for a, b in zip(wide, attr.dims, strict=True)):
-        raise refuse(
-            f"{t} does not broadcast to {attr.dims}",
-            slug="tile-shape",
-            instead="a shape whose last axes are those of the tile, or 1",
-        )
+        instead = "a shape whose last axes are those of the tile, or 1"
+        raise refuse(f"{t} does not broadcast to {attr.dims}", slug="tile-shape", instead=instead)
     return attr
 
 
@@ -299,7 +294,7 @@ TRANSPOSE = row(
 # ---- parts
 
 
-def _part_block(types: object, whole: Tile, part: Tile, offsets: tuple[str, ...]) -> str:
+def _part_block(whole: Tile, part: Tile, offsets: tuple[str, ...]) -> str:
     """The place in the whole of element k of a part; nothing is outside, as the offsets are held inside."""
     terms, step, from_ = [], 1, 1
     for n, m, o in reversed(list(zip(whole.dims, part.dims, offsets, strict=True))):
@@ -346,7 +341,7 @@ VIEW = row(
     meaning=lambda t, *offsets, attr: t[_slices(offsets, attr.dims)],
     adjoint=lambda g, y, t, *o, attr: (ASSIGN(zero(t), *o, g), *[None] * len(o)),
     block=lambda types, type, out, t, *o, attr: (
-        f"WB_TILE(wb_k, {type.size}) {out}.c[wb_k] = {t}.c[{_part_block(types, types[0], type, o)}];"
+        f"WB_TILE(wb_k, {type.size}) {out}.c[wb_k] = {t}.c[{_part_block(types[0], type, o)}];"
     ),
 )
 ASSIGN = row(
@@ -357,7 +352,7 @@ ASSIGN = row(
     facts="linear exact moves",
     onto=0,
     block=lambda types, type, out, t, *r: (
-        f"WB_TILE(wb_k, {types[-1].size}) {out}.c[{_part_block(types, type, types[-1], r[:-1])}] = {r[-1]}.c[wb_k];"
+        f"WB_TILE(wb_k, {types[-1].size}) {out}.c[{_part_block(type, types[-1], r[:-1])}] = {r[-1]}.c[wb_k];"
     ),
 )
 
@@ -370,17 +365,11 @@ INDEXED = (GET, SET, ADD_AT, VIEW, ASSIGN)
 def _matmul_type(c: Type, a: Type, b: Type, attr: int) -> Type:
     out, left, right = (floats_of("tile_matmul", t, 2) for t in (c, a, b))
     if left.dims[1] != right.dims[0] or out.dims != (left.dims[0], right.dims[1]):
-        raise refuse(
-            f"`tile_matmul` of {left.dims} and {right.dims} gives no tile of {out.dims}",
-            slug="tile-shape",
-            instead="shapes (n, k), (k, m) and (n, m)",
-        )
+        text = f"`tile_matmul` of {left.dims} and {right.dims} gives no tile of {out.dims}"
+        raise refuse(text, slug="tile-shape", instead="shapes (n, k), (k, m) and (n, m)")
     if not left.scalar == right.scalar == out.scalar:
-        raise refuse(
-            f"`tile_matmul` takes one scalar type, got {left}, {right} and {out}",
-            slug="mixed-types",
-            instead="tile_astype(t, dtype=...)",
-        )
+        text = f"`tile_matmul` takes one scalar type, got {left}, {right} and {out}"
+        raise refuse(text, slug="mixed-types", instead="tile_astype(t, dtype=...)")
     return out
 
 

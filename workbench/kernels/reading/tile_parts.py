@@ -37,6 +37,7 @@ from .scope import (
 from .tile_sharing import has_shown, present_tiles, put_in_place, refuse_shared, shared
 
 LARGEST = 1 << 20  # bytes of one tile
+Write = Callable[[list[ir.Value], list[Any]], Any]  # what an `each` does, from the indices and the elements there
 
 
 def is_tile(x: Meaning) -> TypeGuard[AnyTileValue]:
@@ -173,11 +174,7 @@ def with_element(
 
 
 def each_element(
-    reader: ReaderBase,
-    shape: tuple[int, ...],
-    given: Sequence[ir.Value],
-    write: Callable[[list[ir.Value], list[ir.Value]], Any],
-    order: int = 0,
+    reader: ReaderBase, shape: tuple[int, ...], given: Sequence[ir.Value], write: Write, order: int = 0
 ) -> tuple[ir.Value, ...]:
     """Emit an `each` whose body is `write(indices, elements)`; returns its result tiles."""
     region = ir.Region([ir.Value(int32, name) for name, _ in zip("ijklmn", shape, strict=False)])
@@ -192,12 +189,7 @@ def each_element(
 
 
 def each_of(
-    reader: ReaderBase,
-    shape: tuple[int, ...],
-    given: Sequence[Any],
-    write: Callable[[list[ir.Value], list[Any]], Any],
-    node: ast.AST,
-    order: int = 0,
+    reader: ReaderBase, shape: tuple[int, ...], given: Sequence[Any], write: Write, node: ast.AST, order: int = 0
 ) -> Any:
     """Emit an `each` over tiles of any element type; returns the tile of the results of `write(indices, elements)`.
 
@@ -346,9 +338,8 @@ def read_tile_store(
 ) -> None:
     found, v = tiled_array(reader, a, node), any_tile(reader, t, node)
     if number_of(v.type) != found.type.dtype:
-        raise reader.error(
-            f"{v.type} cannot go into {found.type}", "store-type", node, "", f"tile_astype(t, dtype={found.type.dtype})"
-        )
+        text, instead = f"{v.type} cannot go into {found.type}", f"tile_astype(t, dtype={found.type.dtype})"
+        raise reader.error(text, "store-type", node, "", instead)
     if isinstance(found, Fields) and row is not memory.STORE:
         raise reader.error("structs are not added", "operand-type", node, "", "an array for each field")
 
@@ -487,9 +478,8 @@ def sliced(reader: ReaderBase, node: ast.Slice, n: int) -> range:
     known = all(e is None or k is not None for e, k in zip((node.lower, node.upper, node.step), ends, strict=True))
     found = range(n)[slice(*ends)] if known and ends[2] in (None, 1) else range(0)
     if not found:
-        raise reader.error(
-            "a slice of a tile has constant ends and step 1", "slice", node, "", "tile_view(t, offset=..., shape=...)"
-        )
+        text = "a slice of a tile has constant ends and step 1"
+        raise reader.error(text, "slice", node, "", "tile_view(t, offset=..., shape=...)")
     return found
 
 

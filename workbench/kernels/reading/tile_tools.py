@@ -11,28 +11,9 @@ from .. import ir, ops
 from ..ops import random, scalar, tile_algebra, tiles
 from ..ops.tile_names import TILES
 from ..types import Composite, Struct, Tile, TileStack, Type, Vector, bool_, float32, int32, scalar_of, uint32
+from . import tile_parts
 from .base import Meaning, ReaderBase, reads
 from .scope import AnyTileValue, StructParts, describe, leaves
-from .tile_parts import (
-    any_tile,
-    as_tile,
-    composed,
-    each_of,
-    either,
-    element_at,
-    flat,
-    number_of,
-    numbers_of,
-    rebind_tiles,
-    regrouped,
-    renamed,
-    reshaped,
-    tile_argument,
-    tile_dims,
-    tile_value,
-    type_of_tile,
-    with_element,
-)
 from .tile_sharing import refuse_shared
 
 # ---- random numbers
@@ -55,11 +36,11 @@ def read_tile_random(
     state = reader.value(rng)
     if state.type is not uint32:
         raise reader.error(f"a random state is a uint32, not {state.type}", "operand-type", node, "", "rand_init(1)")
-    dims = tile_dims(reader, shape, node)
-    of_states = type_of_tile(reader, dims, uint32, node)
+    dims = tile_parts.tile_dims(reader, shape, node)
+    of_states = tile_parts.type_of_tile(reader, dims, uint32, node)
     states = reader.builder.emit(random.DRAWS, reader.builder.emit(random.PCG, state), attr=of_states)
     ends = [] if min is None else [reader.typed(min, type), reader.typed(max, type)]
-    return each_of(reader, dims, [states, *ends], lambda i, parts: draw(*parts), node)
+    return tile_parts.each_of(reader, dims, [states, *ends], lambda i, parts: draw(*parts), node)
 
 
 # ---- running extremes
@@ -68,11 +49,11 @@ def read_tile_random(
 @reads(TILES["tile_scan_max_inclusive"], which="max")
 @reads(TILES["tile_scan_min_inclusive"], which="min")
 def read_tile_scan_extreme(reader: ReaderBase, node: ast.Call, a: Meaning, which: str) -> ir.Value:
-    v = tile_value(reader, a, node)
+    v = tile_parts.tile_value(reader, a, node)
     dims = v.type.dims
-    flat = reshaped(reader, v, (math.prod(dims),))
+    flat = tile_parts.reshaped(reader, v, (math.prod(dims),))
     best = reader.builder.emit(tile_algebra.BEST_SO_FAR, flat, attr=which)
-    return reshaped(reader, reader.builder.emit(tile_algebra.TAKE, flat, best), dims)
+    return tile_parts.reshaped(reader, reader.builder.emit(tile_algebra.TAKE, flat, best), dims)
 
 
 # ---- Fourier transforms
@@ -81,8 +62,8 @@ def read_tile_scan_extreme(reader: ReaderBase, node: ast.Call, a: Meaning, which
 @reads(TILES["tile_fft"], name="tile_fft", sign=-1)
 @reads(TILES["tile_ifft"], name="tile_ifft", sign=1)
 def read_tile_fft(reader: ReaderBase, node: ast.Call, inout: Meaning, name: str, sign: int) -> None:
-    t = any_tile(reader, inout, node)
-    pair = number_of(t.type)
+    t = tile_parts.any_tile(reader, inout, node)
+    pair = tile_parts.number_of(t.type)
     if not isinstance(pair, Vector) or pair.length != 2:
         text = f"`{name}` takes a tile of vec2, not {t.type}"
         raise reader.error(text, "tile-operand", node, "A component for the real and one for the imaginary part.")
@@ -92,11 +73,12 @@ def read_tile_fft(reader: ReaderBase, node: ast.Call, inout: Meaning, name: str,
     both = reader.zero(type)
     for k, part in enumerate(parts):
         at = [reader.value(i) for i in (k, 0, 0)]
-        both = reader.builder.emit(tiles.ASSIGN, both, *at, reshaped(reader, part, (1, rows, n)))
+        both = reader.builder.emit(tiles.ASSIGN, both, *at, tile_parts.reshaped(reader, part, (1, rows, n)))
     made = reader.builder.emit(tile_algebra.DFT if n & (n - 1) else tile_algebra.FFT, both, attr=sign)
     row = Tile((1, rows, n), pair.scalar)
     views = [reader.builder.emit(tiles.VIEW, made, *[reader.value(i) for i in (k, 0, 0)], attr=row) for k in range(2)]
-    rebind_tiles(reader, name, node, regrouped(pair, [reshaped(reader, v, dims) for v in views]))
+    whole = tile_parts.regrouped(pair, [tile_parts.reshaped(reader, v, dims) for v in views])
+    tile_parts.rebind_tiles(reader, name, node, whole)
 
 
 # ---- stacks
@@ -104,11 +86,11 @@ def read_tile_fft(reader: ReaderBase, node: ast.Call, inout: Meaning, name: str,
 
 @reads(TILES["tile_stack"])
 def read_tile_stack(reader: ReaderBase, node: ast.Call, capacity: Meaning, dtype: Meaning) -> StructParts:
-    (size,) = tile_dims(reader, capacity, node)
+    (size,) = tile_parts.tile_dims(reader, capacity, node)
     held = dtype if isinstance(dtype, (Composite, Struct)) else scalar_of(dtype)
-    type = type_of_tile(reader, (size,), held, node)
+    type = tile_parts.type_of_tile(reader, (size,), held, node)
     fields = (("values", type), ("count", int32))
-    values = as_tile(type, iter([reader.zero(t) for t in flat(type)]))
+    values = tile_parts.as_tile(type, iter([reader.zero(t) for t in tile_parts.flat(type)]))
     made = TileStack(f"tile_stack(dtype={held}, capacity={size})", fields)
     return StructParts(made, {"values": values, "count": reader.value(0)})
 
@@ -121,10 +103,10 @@ def stack_of(reader: ReaderBase, s: Meaning, node: ast.AST) -> tuple[AnyTileValu
 
 def stacked(reader: ReaderBase, node: ast.Call, s: StructParts, values: AnyTileValue, count: ir.Value) -> None:
     """Bind the name of a stack to its new contents."""
-    target = tile_argument("s", 0, node)
+    target = tile_parts.tile_argument("s", 0, node)
     if values is not s.fields["values"]:
         refuse_shared(reader, s.fields["values"], target)
-        renamed(values, s.fields["values"])
+        tile_parts.renamed(values, s.fields["values"])
     reader.place(target).store(StructParts(s.type, {"values": values, "count": count}))
 
 
@@ -138,10 +120,10 @@ def read_tile_stack_push(
     condition = reader.builder.emit(scalar.LOGICAL_AND, held, room)
 
     def pushed() -> tuple[Any, ...]:
-        new = with_element(reader, values, [count], value)
+        new = tile_parts.with_element(reader, values, [count], value)
         return new, reader.builder.emit(scalar.ADD, count, reader.value(1)), count
 
-    made, after, place = either(reader, condition, pushed, lambda _: (values, count, reader.value(-1)))
+    made, after, place = tile_parts.either(reader, condition, pushed, lambda _: (values, count, reader.value(-1)))
     stacked(reader, node, stack, made, after)
     return place
 
@@ -152,15 +134,15 @@ def read_tile_stack_pop(reader: ReaderBase, node: ast.Call, s: Meaning) -> tuple
 
     def popped() -> tuple[Any, ...]:
         top = reader.builder.emit(scalar.SUB, count, reader.value(1))
-        return tuple(numbers_of(reader, element_at(reader, values, [top]))), top, top
+        return tuple(tile_parts.numbers_of(reader, tile_parts.element_at(reader, values, [top]))), top, top
 
     def nothing(made: tuple[Any, ...]) -> tuple[Any, ...]:
         return tuple([reader.zero(v.type) for v in made[0]]), reader.value(0), reader.value(-1)
 
     some = reader.builder.emit(scalar.LT, reader.value(0), count)
-    parts, after, place = either(reader, some, popped, nothing)
+    parts, after, place = tile_parts.either(reader, some, popped, nothing)
     stacked(reader, node, stack, values, after)
-    return composed(number_of(values.type), iter(parts)), place
+    return tile_parts.composed(tile_parts.number_of(values.type), iter(parts)), place
 
 
 @reads(TILES["tile_stack_clear"])

@@ -240,9 +240,8 @@ def read_tile_map(reader: ReaderBase, node: ast.Call) -> Any:
     if node.keywords or not shapes:
         raise reader.error("`tile_map` takes a function and tiles", "arguments", node, "", "tile_map(f, t)")
     if any(s != shapes[0] for s in shapes):
-        raise reader.error(
-            f"`tile_map` over tiles of shapes {shapes}", "tile-shape", node, "", "tile_broadcast(t, shape)"
-        )
+        text = f"`tile_map` over tiles of shapes {shapes}"
+        raise reader.error(text, "tile-shape", node, "", "tile_broadcast(t, shape)")
     first = next((v.type.scalar for v in given if is_tile(v) and isinstance(v.type, Tile)), None)
     values = [
         reader.typed(g, first) if first is not None and is_literal(g) else reader.materialised(g, "") for g in given
@@ -301,9 +300,8 @@ def call_of_values(reader: ReaderBase, callee: Meaning, args: list[Any], node: a
         assert callable(callee)
         made = callee(*args)
     else:
-        raise reader.error(
-            f"{describe(callee)} is no function of numbers", "not-a-func", node, "", "a builtin, or @wb.func above it"
-        )
+        text = f"{describe(callee)} is no function of numbers"
+        raise reader.error(text, "not-a-func", node, "", "a builtin, or @wb.func above it")
     made = reader.checked(made, node)
     if not isinstance(made, StructParts) and not (reader.valued(made) and not is_tile(made)):
         raise reader.error(f"the function gives {describe(made)}", "tile-operand", node, "", "a number or vector")
@@ -428,9 +426,8 @@ def read_tile_matmul(
 
 @reads(TILES["tile_diag_add"])
 def read_tile_diag_add(reader: ReaderBase, node: ast.Call, a: Meaning, d: Meaning) -> ir.Value:
-    return tile_binary(
-        reader, "+", tile_value(reader, a, node), reader.builder.emit(tile_algebra.DIAG, reader.value(d))
-    )
+    matrix = tile_value(reader, a, node)
+    return tile_binary(reader, "+", matrix, reader.builder.emit(tile_algebra.DIAG, reader.value(d)))
 
 
 def is_lower(reader: ReaderBase, fill_mode: Meaning, node: ast.AST) -> bool:
@@ -500,9 +497,8 @@ def read_tile_assign(reader: ReaderBase, node: ast.Call, dst: Meaning, src: Mean
     v, p = any_tile(reader, dst, node), any_tile(reader, src, node)
     if number_of(v.type) != number_of(p.type):
         raise reader.error(f"{p.type} cannot go into {v.type}", "store-type", node, "", "tile_astype(t, dtype=...)")
-    rebind_tiles(
-        reader, "tile_assign", node, with_part(reader, v, p, offsets_of(reader, offset, len(v.type.dims), node), node)
-    )
+    made = with_part(reader, v, p, offsets_of(reader, offset, len(v.type.dims), node), node)
+    rebind_tiles(reader, "tile_assign", node, made)
 
 
 @reads(TILES["tile_axpy"])

@@ -19,25 +19,11 @@ import numpy as np
 
 from ...arrays.grouping import grouped
 from ...display import bytes_text
+from . import marks
 from .envelope import Scale, ill_blocks, scale_of, state_of
 from .event_kinds import UniqueEvents, Versions, spread, versions_at_once
 from .gather import Levels
 from .lanes import Adjoints, Bar, VersionBlock, cut_memory, lanes_of, pieces, versions_of
-from .marks import (
-    DRAWING,
-    LEGEND,
-    LOOKS,
-    STATES,
-    LaneBlocks,
-    absent_marks,
-    arrows_of,
-    bar_mark,
-    block_mark,
-    kept_place,
-    meet_mark,
-    slots_of,
-    touch_place,
-)
 from .rows import LINE, NAMES, OPEN, PictureRow, picture_rows
 from .text import BADGES, apart, clean, level_text, sentence
 from .trace import FLAGS, HOW, AdjointLevel, EventColumn, Fold, NameRange, Trace, event_flags
@@ -60,10 +46,9 @@ LEVELS = {
     "flags": ("event", "bits"),
     "values": ("block", "state", "share"),  # versions in which a NaN or an infinity is known
 }
-FLOATS = frozenset(
-    "y tall radius half thick opacity sign max l2 y0 y1 size share".split()
-)  # the other columns are integers
-SAID = [level_text(AdjointLevel("", 0, 0, zero=k == 1, nan=k in (2, 4), inf=k > 2)) for k in range(len(STATES))]
+# the columns that are not of integers
+FLOATS = frozenset("y tall radius half thick opacity sign max l2 y0 y1 size share".split())
+SAID = [level_text(AdjointLevel("", 0, 0, zero=k == 1, nan=k in (2, 4), inf=k > 2)) for k in range(len(marks.STATES))]
 BITS = {flag: 1 << n for n, flag in enumerate(FLAGS)}
 PREFIXES = ("v", "v≤")  # of the number of a version, and of one that is only a bound
 LARGEST = float(np.finfo(np.float32).max)
@@ -153,7 +138,8 @@ class Columns:
                 self._accesses(event, rows)
         for number, lo, hi, _ in self.names.ranges:
             lane, place = self.rows[trace.allocations[number].id], NameRange("", lo, hi)
-            rows["spots"] += (*pieces(lane.cuts, lo, hi), *touch_place(lane, place), kept_place(lane, place)[1])
+            signs = *marks.touch_place(lane, place), marks.kept_place(lane, place)[1]
+            rows["spots"] += (*pieces(lane.cuts, lo, hi), *signs)
         if isinstance(trace.events, UniqueEvents):
             self._spread(trace.events, rows)
             rows["blocks"] = self._versions(versions_at_once(trace.events, self.cuts))
@@ -174,12 +160,12 @@ class Columns:
             "apart": {self.names.text(label): span for label, span in apart({e.label for e in events}).items()},
             "ranges": [list(r) for r in self.names.ranges],
             "folds": [[clean(f.name), f.first, f.last, f.kind, f.count, f.parent, [*f.turns]] for f in folds],
-            "drawing": {**DRAWING, "names": NAMES, "open": OPEN, "line": LINE},
+            "drawing": {**marks.DRAWING, "names": NAMES, "open": OPEN, "line": LINE},
             "badges": BADGES,
-            "states": STATES,
+            "states": marks.STATES,
             "rows": [_row(row) for row in self.placed],
-            "looks": LOOKS,
-            "legend": LEGEND,
+            "looks": marks.LOOKS,
+            "legend": marks.LEGEND,
             "prefixes": PREFIXES,
         }
 
@@ -224,7 +210,7 @@ class Columns:
         """The table of versions. A box is computed once for equal bytes."""
         kinds, which = np.unique(np.stack([versions.lane, versions.lo, versions.hi], 1), axis=0, return_inverse=True)
         lanes = list(self.rows.values())
-        boxes = [block_mark(lanes[lane], lo, hi) for lane, lo, hi in kinds.tolist()]
+        boxes = [marks.block_mark(lanes[lane], lo, hi) for lane, lo, hi in kinds.tolist()]
         y, tall, radius, labelled = np.array(boxes, float).reshape(-1, 4)[which.reshape(-1)].T
         parts = np.zeros(len(y))
         if self.against is not None:
@@ -238,10 +224,10 @@ class Columns:
         return versions_of(self.trace, self.cuts)
 
     @cached_property
-    def blocks(self) -> dict[str, LaneBlocks]:
+    def blocks(self) -> dict[str, marks.LaneBlocks]:
         """The versions of each memory."""
         found = grouped((block.allocation, block) for block in self.order)
-        return {key: LaneBlocks(found.get(key, ())) for key in self.lanes}
+        return {key: marks.LaneBlocks(found.get(key, ())) for key in self.lanes}
 
     def _slots(self, event: EventColumn) -> tuple[dict[int, int], dict[int, int]]:
         """`slots_of`, cached for events that touch the same bytes."""
@@ -250,7 +236,7 @@ class Columns:
         touches = tuple([(touch.allocation, touch.lo, touch.hi, touch.how) for touch in event.touches])
         key = touches, tuple([(kept.allocation, kept.lo, kept.hi) for kept in event.kept])
         if key not in self.slots:
-            self.slots[key] = slots_of(self.rows, event)
+            self.slots[key] = marks.slots_of(self.rows, event)
         return self.slots[key]
 
     def _lanes(self) -> list[dict[str, Any]]:
@@ -284,7 +270,7 @@ class Columns:
         sources: dict[str, list[Any]] = {"bars": [], "absent": [], "arrows": []}
         self._bars(found, rows, sources, scale, None if second else self._parting())
         for n in sorted(watched):
-            for w, r, arrow in arrows_of(self.rows, events[n], n, found.flows, scale):
+            for w, r, arrow in marks.arrows_of(self.rows, events[n], n, found.flows, scale):
                 source, target = (self.lanes[events[n].touches[k].allocation] for k in (w, r))
                 rows["arrows"] += (n, source, target, *arrow)
                 sources["arrows"].append((w, r))
@@ -317,7 +303,7 @@ class Columns:
         for bar in found.bars:
             lane, number, level = self.rows[bar.allocation], self.lanes[bar.allocation], bar.level
             if level is None:
-                for piece, mark in absent_marks(lane, bar, self.blocks[bar.allocation]):
+                for piece, mark in marks.absent_marks(lane, bar, self.blocks[bar.allocation]):
                     rows["absent"] += (number, mark.y, mark.thick, piece.e0, piece.e1)
                     sources["absent"].append(piece)
                 continue
@@ -325,12 +311,12 @@ class Columns:
             for part in level.parts:
                 sources["bars"].append(bar)
                 sizes = _held(part.max_abs), _held(part.l2), part.contributions
-                mark = state_of(part), *bar_mark(lane, bar, part, scale)
+                mark = state_of(part), *marks.bar_mark(lane, bar, part, scale)
                 rows["bars"] += (number, *pieces(lane.cuts, bar.lo, bar.hi), *mark, *sizes, *last, part.share)
             place = bar.allocation, level.lo, level.hi, bar.e1
             if bar.given and level.contributions > 1 and place not in meets:
                 meets.add(place)
-                rows["meets"] += (number, bar.e1, *meet_mark(lane, level))
+                rows["meets"] += (number, bar.e1, *marks.meet_mark(lane, level))
 
 
 def _row(row: PictureRow) -> dict[str, Any]:

@@ -124,18 +124,12 @@ def envelopes(bars: Bars, edges: Array) -> Envelope:
         found[where[there]] = True
         return found
 
-    return Envelope(
-        most,
-        np.where(np.isfinite(least), least, 0.0),
-        any_of(state == VALUE),
-        any_of(state == ZERO),
-        any_of((state == NAN) | (state == BOTH)),
-        any_of((state == INF) | (state == BOTH)),
-        any_of(state == ABSENT),
-        any_of(bars.bound[which] & (state != ABSENT)),
-        ill_at,
-        share,
+    least[~np.isfinite(least)] = 0.0
+    value, zero, nan, inf, absent = (
+        any_of(np.isin(state, ones)) for ones in ([VALUE], [ZERO], [NAN, BOTH], [INF, BOTH], [ABSENT])
     )
+    bound = any_of(bars.bound[which] & (state != ABSENT))
+    return Envelope(most, least, value, zero, nan, inf, absent, bound, ill_at, share)
 
 
 def ill_blocks(blocks: Sequence[VersionBlock], values: Iterable[ValueLevel]) -> dict[int, tuple[int, float]]:

@@ -32,10 +32,13 @@ def excerpt(trace: Trace, ends: int) -> Trace:
         shown = {touch.allocation for event in (*first, *last) for touch in event.touches}
         tracks = [track for track in tracks if track.id in shown][:LANES]
     keys = {track.id for track in tracks}
-    ill = _first_ill(trace, keys, ends)
+    ill: dict[str, ValueLevel] = {}  # per memory the first value between the ends with a NaN or an infinity
+    for value in sorted(trace.values, key=lambda value: value.moment):
+        if value.allocation in keys and ends <= value.moment < count - ends:
+            ill.setdefault(value.allocation, value)
     alike = middle if isinstance(middle, UniqueEvents) else None  # which has no adjoints: equal events are met once
     stays = set() if alike else _extremes(middle, keys)
-    for value in ill:  # a value ends at the event that overwrites it
+    for value in ill.values():  # a value ends at the event that overwrites it
         stays |= {value.moment - ends, *_writer(middle, value, ends)}
     order, tally = sorted(stays), Counter[tuple]()
     for event, number in alike.kinds() if alike else ((event, 1) for n, event in enumerate(middle) if n not in stays):
@@ -46,20 +49,11 @@ def excerpt(trace: Trace, ends: int) -> Trace:
     events = [*first, *between, *last]
     shift = len(events) - count
     values = [value for value in trace.values if value.moment < ends and value.allocation in keys]
-    values += [value.at(ends + 1 + order.index(value.moment - ends)) for value in ill]
+    values += [value.at(ends + 1 + order.index(value.moment - ends)) for value in ill.values()]
     later = (value for value in trace.values if value.moment >= count - ends and value.allocation in keys)
     values += [value.at(value.moment + shift) for value in later]
     events = [within_memory(event, keys) for event in events]
     return replace(trace, allocations=tracks, events=events, said=trace.summary, values=values, folds=())
-
-
-def _first_ill(trace: Trace, keys: set[str], ends: int) -> list[ValueLevel]:
-    """Per memory the first value between the ends with a NaN or an infinity."""
-    found: dict[str, ValueLevel] = {}
-    for value in sorted(trace.values, key=lambda value: value.moment):
-        if value.allocation in keys and ends <= value.moment < len(trace.events) - ends:
-            found.setdefault(value.allocation, value)
-    return list(found.values())
 
 
 def _writer(events: Events, value: ValueLevel, first: int) -> list[int]:

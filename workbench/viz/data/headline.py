@@ -167,23 +167,12 @@ def _said(tape: Tape, f: Finding, moments: TapeMoments | None) -> Said:
     if event is not None and event.command is not None and moments is not None and f.severity != "info":
         used = dict.fromkeys(x.span.allocation for x in touched)
         known = all(moments.status(a, n)[0].all() for a in used)
-    return Said(
-        f.slug,
-        f.severity,
-        clean(f.headline),
-        clean(f.sentence),
-        clean(f.fix),
-        clean_lines(f.mended),
-        clean_lines("\n".join(dict.fromkeys(f"{w}: {w.text.strip()}" for w in (f.where, place) if w is not None))),
-        f.more,
-        n,
-        (f.thread,) if isinstance(f.thread, int) else f.thread,
-        tuple(map(clean, f.arrays)),
-        tuple(lanes),
-        None if place is None else {"file": shown_file(place.file), "line": place.line},
-        "reverse" if f.slug in ADJOINTS else "forward",
-        known,
-    )
+    lines = "\n".join(dict.fromkeys(f"{w}: {w.text.strip()}" for w in (f.where, place) if w is not None))
+    texts = clean(f.headline), clean(f.sentence), clean(f.fix), clean_lines(f.mended), clean_lines(lines), f.more
+    thread, arrays = (f.thread,) if isinstance(f.thread, int) else f.thread, tuple(map(clean, f.arrays))
+    at = None if place is None else {"file": shown_file(place.file), "line": place.line}
+    phase = "reverse" if f.slug in ADJOINTS else "forward"
+    return Said(f.slug, f.severity, *texts, n, thread, arrays, tuple(lanes), at, phase, known)
 
 
 def telling_threads(tape: Tape, positions: Iterable[int]) -> dict[int, tuple[int, ...]]:

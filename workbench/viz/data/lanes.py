@@ -126,18 +126,12 @@ def _sorted(ends: Collection[int], size: int, most: int | None) -> tuple[int, ..
 
 def lanes_of(trace: Trace, events: Sequence[EventColumn], cuts: Mapping[str, tuple[int, ...]]) -> dict[str, Lane]:
     """The lane of each allocation, with tracks as high as what these events access needs."""
-    smallest = _smallest_ranges(trace, events)
-    heights = {key: _track_height(ends, smallest.get(key, ends[-1])) for key, ends in cuts.items()}
-    return {track.id: Lane(track, heights[track.id], cuts[track.id]) for track in trace.allocations}
-
-
-def _smallest_ranges(trace: Trace, events: Sequence[EventColumn]) -> dict[str, int]:
-    """Per allocation the bytes of the shortest range that a name, an access or a level has."""
-    found = {track.id: {name.hi - name.lo for name in track.names} for track in trace.allocations}
+    sizes = {track.id: {name.hi - name.lo for name in track.names} for track in trace.allocations}
     for event in events:
         for item in (*event.touches, *event.adjoint):
-            found.setdefault(item.allocation, set()).add(item.hi - item.lo)
-    return {key: max(min(sizes), 1) for key, sizes in found.items() if sizes}
+            sizes.setdefault(item.allocation, set()).add(item.hi - item.lo)
+    heights = {key: _track_height(ends, max(min(sizes.get(key) or ends[-1:]), 1)) for key, ends in cuts.items()}
+    return {track.id: Lane(track, heights[track.id], cuts[track.id]) for track in trace.allocations}
 
 
 def _track_height(ends: tuple[int, ...], smallest: int) -> float:
@@ -222,9 +216,8 @@ class PieceValues:
         shown = [held[n] if used[n] or held[n].since >= 0 else None for n in range(first, last)]
         for i, j, version in runs(shown, 0, last - first):
             if version is not None and version.since < position:
-                self.blocks.append(
-                    VersionBlock(key, cuts[first + i], cuts[first + j], version, version.since, position)
-                )
+                ends = cuts[first + i], cuts[first + j]
+                self.blocks.append(VersionBlock(key, *ends, version, version.since, position))
 
 
 # ---- adjoints, from right to left

@@ -121,19 +121,9 @@ DRAWING = {
     "passes": PASSES,
 }
 
-LEGEND = {
-    "read": "read",
-    "write": "write",
-    "accumulate": "accumulate",
-    "kept": "kept",
-    "zero": "exactly 0",
-    "nan": "NaN",
-    "inf": "Inf",
-    "absent": "no adjoint",
-    "cut": "cut",
-    "scale": "|adjoint|",
-    "band": "many: smallest to largest",
-}
+LEGEND = {sign: sign for sign in (*SIGNS, "kept")}
+LEGEND |= {"zero": "exactly 0", "nan": "NaN", "inf": "Inf", "absent": "no adjoint", "cut": "cut"}
+LEGEND |= {"scale": "|adjoint|", "band": "many: smallest to largest"}
 
 
 OUTLINE = 3.0  # by which the outline of the other pass is thicker than its adjoint

@@ -136,6 +136,20 @@ def picture(plane: np.ndarray, frame: DrawnSlice, known: np.ndarray | None = Non
     return said, cells
 
 
+def known_picture(numbers: np.ndarray, known: np.ndarray, frame: DrawnSlice) -> tuple[dict[str, Any], list[bytes]]:
+    """The picture of the known numbers and the mask of the known cells, as plain data and bytes."""
+    mask = frame.plane(known, True)
+    plane = frame.plane(numbers, 0)
+    if plane.dtype.kind == "b":
+        plane = plane.astype(np.int8)
+    held = np.where(mask, plane, 0)
+    found, drawn = picture(held, frame, mask)
+    some, every = bool(known.any()), bool(known.all())
+    said = {**found, "state": "known" if every else "partly" if some else "not kept"}
+    sure_cells = reduced(~mask, frame.block) == 0
+    return said, [drawn.tobytes(), sure_cells.astype(np.uint8).tobytes()]
+
+
 class TapeMoments:
     """Values and adjoints of the arrays of one tape at any moment. The caller holds the lock."""
 

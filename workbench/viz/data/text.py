@@ -14,15 +14,8 @@ from ...errors import Where, shown_file
 from .trace import AdjointLevel, TouchMark, Trace
 
 MONO, SANS = 0.612, 0.56  # widths of a character, as parts of its size
-BADGES = {
-    "nan": "NaN",
-    "inf": "Inf",
-    "died": "died",
-    "cut": "cut",
-    "parts": "parts",
-    "here": "only here",
-    "there": "only there",
-}
+BADGES = {"nan": "NaN", "inf": "Inf", "died": "died", "cut": "cut", "parts": "parts"}
+BADGES |= {"here": "only here", "there": "only there"}
 ODD = ("parts", "here", "there")  # badges about a second pass
 Span = tuple[int, int]  # letters [a, b) of a text
 

@@ -289,30 +289,21 @@ def join_levels(levels: Sequence[AdjointLevel]) -> AdjointLevel | None:
     """Several levels joined: the largest value, every flag; zero only if all are. None for no level."""
     if len(levels) < 2:
         return levels[0] if levels else None
-    return AdjointLevel(
-        levels[0].allocation,
-        min(level.lo for level in levels),
-        max(level.hi for level in levels),
-        max((level.max_abs for level in levels if not math.isnan(level.max_abs)), default=math.nan),
-        MIXED if any(level.mixed for level in levels) else math.hypot(*(level.l2 for level in levels)),
-        any(level.nan for level in levels),
-        any(level.inf for level in levels),
-        all(level.zero for level in levels),
-        max(level.contributions for level in levels),
-    )
+    place = levels[0].allocation, min(level.lo for level in levels), max(level.hi for level in levels)
+    most = max((level.max_abs for level in levels if not math.isnan(level.max_abs)), default=math.nan)
+    l2 = MIXED if any(level.mixed for level in levels) else math.hypot(*(level.l2 for level in levels))
+    flags = any(level.nan for level in levels), any(level.inf for level in levels), all(level.zero for level in levels)
+    return AdjointLevel(*place, most, l2, *flags, max(level.contributions for level in levels))
 
 
 def within_memory(event: EventColumn, keys: set[str]) -> EventColumn:
     """The event without its effects on other memory; itself, if there are none."""
     if all(touch.allocation in keys for touch in event.touches):
         return event
-    return replace(
-        event,
-        touches=[touch for touch in event.touches if touch.allocation in keys],
-        arrows=None,
-        kept=[kept for kept in event.kept if kept.allocation in keys],
-        adjoint=[level for level in event.adjoint if level.allocation in keys],
-    )
+    touches = [touch for touch in event.touches if touch.allocation in keys]
+    kept = [one for one in event.kept if one.allocation in keys]
+    adjoint = [level for level in event.adjoint if level.allocation in keys]
+    return replace(event, touches=touches, arrows=None, kept=kept, adjoint=adjoint)
 
 
 def event_flags(event: EventColumn) -> frozenset[str]:

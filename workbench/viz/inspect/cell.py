@@ -54,9 +54,8 @@ def cell_of(tape: Tape, a: array | scalar, index: CellIndex) -> Cell:
     if isinstance(a, scalar):
         a, given = a.memory, (0, *given)
     if not isinstance(a, array):
-        raise GradientError(
-            f"a ledger is of an array, not of {type(a).__name__}", slug="ledger-type", instead="tape.ledger(x, index)"
-        )
+        text = f"a ledger is of an array, not of {type(a).__name__}"
+        raise GradientError(text, slug="ledger-type", instead="tape.ledger(x, index)")
     part, label = a, tape.names.given(a)
     for name in (n for n in given if isinstance(n, str)):
         part, label = part.field(name), label and f"{label}.{name}"
@@ -71,12 +70,9 @@ def cell_of(tape: Tape, a: array | scalar, index: CellIndex) -> Cell:
     shape = full_shape(part)
     offset, strides = part.span.offset, part.data.strides
     if len(numbers) != len(shape) or any(not isinstance(n, int | np.integer) for n in numbers):
-        raise GradientError(
-            f"{label} has shape {shape} with its components; an index of a cell is {len(shape)} whole numbers,"
-            f" not {index!r}.",
-            slug="ledger-index",
-            instead=f"tape.ledger({label}, {tuple(0 for _ in shape)})",
-        )
+        text = f"{label} has shape {shape} with its components; an index of a cell is {len(shape)} whole numbers,"
+        instead = f"tape.ledger({label}, {tuple(0 for _ in shape)})"
+        raise GradientError(f"{text} not {index!r}.", slug="ledger-index", instead=instead)
     for axis, (i, n) in enumerate(zip(numbers, shape, strict=True)):
         if not -n <= i < n:
             text = f"index {i} is outside axis {axis} of {label}, whose extent is {n}."

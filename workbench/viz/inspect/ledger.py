@@ -104,13 +104,12 @@ def summed(found: Collector) -> Ledger:
     rounding = 0.0 if same else found.value - total
     bound = bound_of(cell.dtype, count, size)
     if math.isfinite(size) and not abs(rounding) <= bound:
-        raise GradientError(
+        text = (
             f"the contributions to {cell.label}{list(cell.index)} sum to {total!r}, the reverse pass says"
-            f" {found.value!r}: more than rounding ({bound:.2g}) lies between them.",
-            slug="ledger-sum",
-            why="This is a bug of the workbench; the gradient itself was computed without the ledger.",
-            instead="tape.adjoint(a), and a report with the kernel",
+            f" {found.value!r}: more than rounding ({bound:.2g}) lies between them."
         )
+        why = "This is a bug of the workbench; the gradient itself was computed without the ledger."
+        raise GradientError(text, slug="ledger-sum", why=why, instead="tape.adjoint(a), and a report with the kernel")
     return Ledger(cell.label, cell.index, tuple(rows), total, found.value, rounding)
 
 

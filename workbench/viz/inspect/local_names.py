@@ -95,8 +95,5 @@ def _pairs(target: ast.expr, value: ast.expr | None) -> Iterator[tuple[str, str]
 
 
 def _assigned_between(tree: ast.AST | None, name: str, first: int, last: int) -> bool:
-    nodes = ast.walk(tree) if tree is not None else ()
-    return any(
-        isinstance(n, ast.Name) and isinstance(n.ctx, ast.Store) and n.id == name and first < n.lineno < last
-        for n in nodes
-    )
+    found = (n for n in ast.walk(tree) if isinstance(n, ast.Name) and n.id == name) if tree is not None else ()
+    return any(isinstance(n.ctx, ast.Store) and first < n.lineno < last for n in found)

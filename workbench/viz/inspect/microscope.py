@@ -117,12 +117,9 @@ def event_of(tape: Tape, event: EventLike) -> Event:
 def _no_event(tape: Tape, what: str, instead: str = "") -> LaunchError:
     launches = [f"#{k} {e.label}" for k, e in enumerate(tape.events) if e.command is not None]
     some = ", ".join(launches[:8]) + (f", and {len(launches) - 8} more" if len(launches) > 8 else "")
-    return LaunchError(
-        f"microscope: {what}",
-        slug="microscope-event",
-        why=f"This tape has {len(tape.events)} events; its launches: {some or 'none'}.",
-        instead=instead or "tape.microscope(tape.launches[0], 0)",
-    )
+    why = f"This tape has {len(tape.events)} events; its launches: {some or 'none'}."
+    instead = instead or "tape.microscope(tape.launches[0], 0)"
+    return LaunchError(f"microscope: {what}", slug="microscope-event", why=why, instead=instead)
 
 
 def thread_of(event: Event, thread: ThreadIndex) -> tuple[int, ...]:

@@ -152,11 +152,8 @@ class ThreadRun:
 
     def down(self, copies: Copies) -> None:
         self.doubt = self.doubtful(self.work.primal, copies)
-        self.certain = [
-            (copies.memory[a].__array_interface__["data"][0], certain)
-            for a, (_, certain) in self.status.items()
-            if not certain.all()
-        ]
+        masks = ((copies.memory[a], certain) for a, (_, certain) in self.status.items() if not certain.all())
+        self.certain = [(data.__array_interface__["data"][0], certain) for data, certain in masks]
         complete = self.run(self.work.primal, copies.primal(), self.see)
         if len(self.steps) >= CAP // 2 or not complete:
             self.note = f"The first {len(self.steps)} steps on the way down are shown: the cap is {CAP} in all."

@@ -35,17 +35,15 @@ class AgainstView(View):
         numbers = [e.index for e in made.trace.events]
         lanes = self._columns.lanes
         meta: dict[str, Any] = self.meta
-        self.meta = {
-            **meta,
-            "against": {
-                "here": clean(made.here.title),
-                "there": clean(made.there.title),
-                "said": [clean(s) for s in made.said],
-                "first": None if first is None else self._first(first, lanes[first.allocation]),
-                "differences": {k: made.differences(k) for k in range(min(len(made.places), TOLD))},
-                "numbers": None if numbers == list(range(len(numbers))) else numbers,
-            },
+        told = {
+            "here": clean(made.here.title),
+            "there": clean(made.there.title),
+            "said": [clean(s) for s in made.said],
+            "first": None if first is None else self._first(first, lanes[first.allocation]),
+            "differences": {k: made.differences(k) for k in range(min(len(made.places), TOLD))},
+            "numbers": None if numbers == list(range(len(numbers))) else numbers,
         }
+        self.meta = {**meta, "against": told}
 
     def _first(self, first: Parting, lane: int) -> dict[str, Any]:
         """The flag on the first difference: its column and lane, its text, and where to look."""
@@ -57,16 +55,8 @@ class AgainstView(View):
             shape = getattr(self.arrays[k].dtype, "shape", ())
             element = [*cell, *(int(i) for i in np.unravel_index(component, shape))] if shape else cell
         late = first.kind == "value" and not first.found
-        return {
-            "e": first.position,
-            "lane": lane,
-            "kind": first.kind,
-            "text": clean(f"{first.cell}: {first.numbers}"),
-            "title": clean(first.text),
-            "array": k,
-            "element": element,
-            "late": late,
-        }
+        said = {"kind": first.kind, "text": clean(f"{first.cell}: {first.numbers}"), "title": clean(first.text)}
+        return {"e": first.position, "lane": lane, **said, "array": k, "element": element, "late": late}
 
     # ---- columns and events
 

@@ -5,9 +5,7 @@ The page has all frames. It asks the kernel only what if: `{ask: "what_if", ...}
 
 from __future__ import annotations
 
-import base64
 import json
-import zlib
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
@@ -23,7 +21,7 @@ from ..data.film_against import lay_beside
 from ..data.film_choice import choose
 from ..picture.svg import data_uri, quoted
 from .saved import SIZE, Saved
-from .view import PAGE, cells, module, reply, style
+from .view import cells, html_page, module, reply, style
 from .what_if import WhatIf
 from .widget import Widget
 
@@ -67,9 +65,8 @@ class FilmBytes:
 def packed(made: FilmReel) -> tuple[dict[str, Any], bytes]:
     """A reel as plain data and one buffer of float32, int32 and bytes, each at its place."""
     choice, tracks, ghosts, data = made.choice, made.tracks, made.ghosts, FilmBytes()
-    meta: dict[str, Any] = {
-        name: getattr(made, name) for name in "caption moments steps unit count dims parted".split()
-    }
+    names = "caption moments steps unit count dims parted".split()
+    meta: dict[str, Any] = {name: getattr(made, name) for name in names}
     meta["says"] = [made.said(k) for k in range(len(made.moments))]
     points, grid, own = (tracks.get(role) for role in ("points", "field", "arrows"))
     if points is not None:
@@ -172,15 +169,8 @@ class Film(Saved, Widget):
         """The film as a page that needs no kernel and no network; `what_if`: with what it could ask a `kernel`."""
         meta = self.film_meta if what_if else {**self.film_meta, "what_if": None}
         state = json.dumps({"film_meta": meta, "cursor": self.cursor})
-        return PAGE.format(
-            title=quoted(self.reel.caption[0]),
-            css=self._css,
-            sentence=quoted(self.caption),
-            data=base64.b64encode(zlib.compress(self.film_data, 6)).decode("ascii"),
-            start=START.replace("STATE", state.replace("</", "<\\/")),
-            left="",
-            module=module(*FILM).replace("</", "<\\/"),
-        )
+        start = START.replace("STATE", state.replace("</", "<\\/"))
+        return html_page(self.reel.caption[0], self.caption, self._css, self.film_data, start, "", FILM)
 
     def still(self, most: int = SIZE) -> tuple[str, str]:
         """For readers without a kernel: the caption, the poster, and in its place the film if it is not too large."""

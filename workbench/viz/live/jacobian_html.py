@@ -154,7 +154,9 @@ def bars(seeds: Seeds, run: SeedRun, measured: np.ndarray | None, other: SeedRun
     def y(value: float) -> float:
         return half + 10 - half * max(-1.0, min(1.0, value / most))
 
-    parts = [_axis(wide, half, most)]
+    ticks = (most, 10.0), (0.0, half + 10), (-most, 2 * half + 10)
+    parts = [f'<path class="wb-zero" d="M50 {half + 10:.1f}H{wide - 4:.1f}"/>']
+    parts += [f'<text class="wb-scale" x="46" y="{at + 4:.1f}">{v:.3g}</text>' for v, at in ticks]
     for n, k in enumerate(shown):
         left = 54 + n * step
         parts.append(_bar(left, step, y, row[k], "wb-bar", f"{seeds.column_name(k)} = {row[k]:.6g}"))
@@ -162,11 +164,9 @@ def bars(seeds: Seeds, run: SeedRun, measured: np.ndarray | None, other: SeedRun
             text = f"{other.label}: {seeds.column_name(k)} = {theirs[k]:.6g}"
             parts.append(_bar(left, step, y, theirs[k], "wb-other", text))
         if measured is not None and math.isfinite(measured[k]):
-            at = y(float(measured[k]))
-            parts.append(
-                f'<path class="wb-tick" d="M{left + step * 0.02:.1f} {at:.1f}h{step * 0.96:.1f}"><title>'
-                f"differences: {measured[k]:.6g}</title></path>"
-            )
+            line = f"M{left + step * 0.02:.1f} {y(float(measured[k])):.1f}h{step * 0.96:.1f}"
+            text = f"differences: {measured[k]:.6g}"
+            parts.append(f'<path class="wb-tick" d="{line}"><title>{text}</title></path>')
     names, room = _bar_names([seeds.column_name(k) for k in shown], step, 2 * half + 16)
     alt = quoted(f"gradient of {run.label}: {len(row)} components, largest {np.nanmax(np.abs(row), initial=0.0):.3g}")
     less = f'<div class="wb-caption">the {len(shown)} largest of {len(row)}</div>' if len(shown) < len(row) else ""
@@ -201,12 +201,6 @@ def _chosen(row: np.ndarray, other: np.ndarray | None) -> list[int]:
         np.maximum(size, np.abs(other), out=size)
     size[np.isnan(size)] = np.inf
     return sorted(np.argsort(-size, kind="stable")[:BARS].tolist())  # of those that are as large as the least the first
-
-
-def _axis(wide: float, half: float, most: float) -> str:
-    lines = [(most, 10.0), (0.0, half + 10), (-most, 2 * half + 10)]
-    texts = "".join(f'<text class="wb-scale" x="46" y="{y + 4:.1f}">{v:.3g}</text>' for v, y in lines)
-    return f'<path class="wb-zero" d="M50 {half + 10:.1f}H{wide - 4:.1f}"/>{texts}'
 
 
 def _bar(left: float, step: float, y: Callable[[float], float], value: float, cls: str, text: str) -> str:

@@ -6,10 +6,8 @@ microscopes for chosen cells and threads. The page asks no network; names and va
 
 from __future__ import annotations
 
-import base64
 import contextlib
 import json
-import zlib
 from collections.abc import Iterable, Iterator, Sequence
 from itertools import islice
 from pathlib import Path
@@ -32,9 +30,8 @@ from ..data.snapshot import frame_of, full_shape
 from ..inspect.ledger import ledgers
 from ..inspect.ledger_table import Ledger
 from ..inspect.microscope import ThreadIndex, microscopes
-from ..picture.svg import quoted
 from .film_view import FilmView, view_of
-from .view import PAGE, SOON, View, module, style
+from .view import SOON, View, html_page, module, style
 
 CELLS = 48  # ledgers that are stored where nobody chooses
 RUNS = 800  # adjoints that are run again for them
@@ -269,25 +266,12 @@ class _Page:
             state["film_meta"] = {**self.view.film_meta, "what_if": None}
         for name in blobs:
             state[name] = self.store(getattr(self.view, name))
-        page = {
-            "state": state,
-            "blobs": blobs,
-            "answers": self.answers,
-            "moments": self.moments,
-            "missing": MISSING,
-            "end": len(self.tape.events),
-        }
-        if count != page["end"]:  # some columns are of another tape
+        page = {"state": state, "blobs": blobs, "answers": self.answers, "moments": self.moments, "missing": MISSING}
+        end = page["end"] = len(self.tape.events)
+        if count != end:  # some columns are of another tape
             events = [view.event_of(k) for k in range(count + 1)]
             page["events"] = [[n, n if view.column_of(n) == k else -1] for k, n in enumerate(events)]
         said = json.dumps(page).encode("utf-8")
-        packed = zlib.compress(len(said).to_bytes(4, "little") + said + b"".join(self.blobs), 6)
-        return PAGE.format(
-            title=quoted(self.view.meta["title"]),
-            css=style(*self.view.styles),
-            sentence=quoted(self.view.meta["sentence"]),
-            data=base64.b64encode(packed).decode("ascii"),
-            start=module("offline.js"),
-            left=quoted(self.left_out()),
-            module=module(*self.view.scripts).replace("</", "<\\/"),
-        )
+        data, css = len(said).to_bytes(4, "little") + said + b"".join(self.blobs), style(*view.styles)
+        titles = view.meta["title"], view.meta["sentence"]
+        return html_page(*titles, css, data, module("offline.js"), self.left_out(), view.scripts)

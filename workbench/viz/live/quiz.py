@@ -68,7 +68,7 @@ class Prediction(Saved, Widget):
             raise ValueError(f"the right answer is not among {list(answers)}")
         self._answer = {"right": right, "because": because}
         super().__init__(question=question, answers=list(answers))
-        self.observe(self._tell, ["chosen", "skipped"])
+        self.observe(lambda _: self.set_trait("told", self._answer), ["chosen", "skipped"])
 
     def choose(self, answer: str) -> None:
         """Give an answer. Raises ValueError if it is none of this question's."""
@@ -79,9 +79,6 @@ class Prediction(Saved, Widget):
     def skip(self) -> None:
         """Skip the question: the right answer is shown."""
         self.skipped = True
-
-    def _tell(self, _: object) -> None:
-        self.told = self._answer
 
     def __repr__(self) -> str:
         return f"{self.question} ({' / '.join(self.answers)})"

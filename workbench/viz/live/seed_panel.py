@@ -32,12 +32,11 @@ from .view import Busy, View, module, quiet_memory, style
 from .widget import Widget
 
 FRAME = 0.2  # seconds between pictures while rows are filled
-TITLES = {"one-hot": "one element", "ones": "ones", "random": "random", "half norm": "½‖y‖²"}
-NOTES = {
-    "one-hot": "1 at one element: a row of the Jacobian",
-    "ones": "the gradient of the sum",
-    "random": "a random combination of all rows",
-    "half norm": "the gradient of ½‖y‖²: the seed is y itself",
+LABELS = {  # of each kind of seed: the text of its button, and a note
+    "one-hot": ("one element", "1 at one element: a row of the Jacobian"),
+    "ones": ("ones", "the gradient of the sum"),
+    "random": ("random", "a random combination of all rows"),
+    "half norm": ("½‖y‖²", "the gradient of ½‖y‖²: the seed is y itself"),
 }
 
 
@@ -89,9 +88,8 @@ class SeedPanel(Saved, widgets.VBox):
         names = list(self.engine.outputs)
         wide = widgets.Layout(width="260px")
         self.output = widgets.Dropdown(options=names, value=self.engine.output, description="output", layout=wide)
-        self.kind = widgets.ToggleButtons(
-            options=[(TITLES[k], k) for k in KINDS], style={"button_width": "104px"}, tooltips=[NOTES[k] for k in KINDS]
-        )
+        kinds, notes = [(LABELS[k][0], k) for k in KINDS], [LABELS[k][1] for k in KINDS]
+        self.kind = widgets.ToggleButtons(options=kinds, style={"button_width": "104px"}, tooltips=notes)
         self.picker = Picker()
         self.element = widgets.IntSlider(0, 0, 0, description="element", continuous_update=False)
         self.number = widgets.BoundedIntText(0, min=0, max=10**6, description="random no.", layout=wide)
@@ -364,7 +362,9 @@ class SeedPanel(Saved, widgets.VBox):
         self.picker.show(engine.output, values, self._index(k))
         self.element_says.value = _meant(f"{engine.name_of(k)} = {values.reshape(-1)[k]:.4g}" if values.size else "")
         self._say_value()
-        self.title.value = self._heading(run)
+        changed = " · inputs changed" if engine.version and engine.tape is not engine.recorded else ""
+        heading = f"Seeding {engine.output} ({' × '.join(map(str, engine.shape)) or '1'}) · seed: {run.label}{changed}"
+        self.title.value = f'<div class="wb-title">{quoted(heading)}</div>'
         self.matrix.value = _card("Jacobian", jacobian_html.matrix(engine, run.element))
         pinned = self.pinned
         if pinned is run or (pinned is not None and pinned.row.shape != run.row.shape):
@@ -387,12 +387,6 @@ class SeedPanel(Saved, widgets.VBox):
         minus = {y: array(pinned.seed, dtype=y.dtype)} if pinned is not None else None
         text = run.label if pinned is None else f"{run.label} minus {pinned.label}"
         self.view.set_seeds({y: array(run.seed, dtype=y.dtype)}, minus, text)
-
-    def _heading(self, run: SeedRun) -> str:
-        changed = " · inputs changed" if self.engine.version and self.engine.tape is not self.engine.recorded else ""
-        shape = " × ".join(map(str, self.engine.shape)) or "1"
-        text = f"Seeding {self.engine.output} ({shape}) · seed: {run.label}{changed}"
-        return f'<div class="wb-title">{quoted(text)}</div>'
 
     def _row(self, run: SeedRun, pinned: SeedRun | None) -> str:
         measured = self.engine.measure(run) if self.measure.value and run.inputs == self.engine.version else None

@@ -8,8 +8,10 @@ asks again; whatever goes wrong becomes text in the view. Invariant: no gradient
 
 from __future__ import annotations
 
+import base64
 import re
 import threading
+import zlib
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import asdict, replace
@@ -17,7 +19,6 @@ from functools import cache, cached_property, partial
 from pathlib import Path
 from typing import Any
 
-import numpy as np
 import traitlets
 
 from ...arrays import allocation as memory
@@ -36,17 +37,7 @@ from ..data.excerpt import excerpt
 from ..data.gather import Gather, Levels, no_collector, with_levels
 from ..data.headline import PATIENT, SOON, Verdict, followed, telling_threads, verdict
 from ..data.marks import THEMES
-from ..data.snapshot import (
-    DrawnSlice,
-    Retrace,
-    SeedBytes,
-    TapeMoments,
-    frame_of,
-    full_shape,
-    picture,
-    reduced,
-    seed_bytes,
-)
+from ..data.snapshot import Retrace, SeedBytes, TapeMoments, frame_of, full_shape, known_picture, seed_bytes
 from ..data.text import clean, clean_lines, json_number
 from ..inspect.cell import cell_of
 from ..inspect.kept_run import KeptRun
@@ -54,6 +45,7 @@ from ..inspect.ledger import ledger
 from ..inspect.ledger_table import Contribution, Ledger
 from ..inspect.microscope import ThreadIndex, microscope
 from ..picture.figure import TapeFigure
+from ..picture.svg import quoted
 from .saved import SIZE, Answers, Saved
 from .widget import Widget
 
@@ -103,6 +95,19 @@ def style(*names: str) -> str:
     return text
 
 
+def html_page(title: str, sentence: str, css: str, data: bytes, start: str, left: str, scripts: Sequence[str]) -> str:
+    """A page of its own with these scripts, of which `start` runs last, and data that they read."""
+    return PAGE.format(
+        title=quoted(title),
+        css=css,
+        sentence=quoted(sentence),
+        data=base64.b64encode(zlib.compress(data, 6)).decode("ascii"),
+        start=start,
+        left=quoted(left),
+        module=module(*scripts).replace("</", "<\\/"),
+    )
+
+
 class NotebookCells:
     """A monitor of running notebook cells, whose code may read memory that a walk changes for a while."""
 
@@ -118,14 +123,11 @@ class NotebookCells:
         if shell is None or self.listening:
             return
         self.listening = self.running = True
-        shell.events.register("pre_run_cell", self._begun)
-        shell.events.register("post_run_cell", self._ended)
+        shell.events.register("pre_run_cell", partial(self._run, True))
+        shell.events.register("post_run_cell", partial(self._run, False))
 
-    def _begun(self, *_: object) -> None:
-        self.running = True
-
-    def _ended(self, *_: object) -> None:
-        self.running = False
+    def _run(self, running: bool, *_: object) -> None:
+        self.running = running
 
     def give_way(self) -> None:
         """Raises `Busy` while a cell runs in the main thread, if the caller is in another one: long work waits."""
@@ -208,13 +210,10 @@ class View(Saved, Widget):
             self.moments = self._moments()
         if given and self.arrays:  # what gradients are asked of is looked at first
             given["array"] = next((k for k, a in enumerate(self.arrays) if a.allocation.asked), 0)
-        title = {} if wrong is None else {"title": clean(wrong.title)}
-        super().__init__(
-            meta={**self._columns.meta, **lists, **title},
-            columns=self._columns.data,
-            warning="" if wrong is None else f"Wrong on purpose: {clean(wrong.pitfall)}",
-            **given,
-        )
+        meta, warning = {**self._columns.meta, **lists}, ""
+        if wrong is not None:
+            meta["title"], warning = clean(wrong.title), f"Wrong on purpose: {clean(wrong.pitfall)}"
+        super().__init__(meta=meta, columns=self._columns.data, warning=warning, **given)
         self.on_msg(self._heard)
 
     # ---- what the page is given
@@ -371,7 +370,7 @@ class View(Saved, Widget):
         frame = frame_of(full_shape(a), asked.get("fixed") or (), asked.get("window") or ())
         moments = self._walks()
         numbers, known, note = (moments if self._kept is None else self._kept).value(a, cursor)
-        value, blobs = _known_picture(numbers, known, frame)
+        value, blobs = known_picture(numbers, known, frame)
         try:
             adjoint = moments.adjoint(a, cursor, frame)
         except GradientError as error:  # its memory has been used again: the value is still known
@@ -479,20 +478,6 @@ class View(Saved, Widget):
 
 
 # ---- small parts
-
-
-def _known_picture(numbers: np.ndarray, known: np.ndarray, frame: DrawnSlice) -> tuple[dict[str, Any], list[bytes]]:
-    """The picture of the known numbers and the mask of the known cells, as plain data and bytes."""
-    mask = frame.plane(known, True)
-    plane = frame.plane(numbers, 0)
-    if plane.dtype.kind == "b":
-        plane = plane.astype(np.int8)
-    held = np.where(mask, plane, 0)
-    found, drawn = picture(held, frame, mask)
-    some, every = bool(known.any()), bool(known.all())
-    said = {**found, "state": "known" if every else "partly" if some else "not kept"}
-    sure_cells = reduced(~mask, frame.block) == 0
-    return said, [drawn.tobytes(), sure_cells.astype(np.uint8).tobytes()]
 
 
 def _numbers(index: int | Sequence[int]) -> list[int]:

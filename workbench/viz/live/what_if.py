@@ -117,13 +117,9 @@ class WhatIf:
         slopes = [gradient if gradient is None else gradient.reshape(-1) for *_, gradient in self.inputs]
         known = all(slopes[k] is not None for k, _, _ in changes)
         predicted = self._before + sum(slopes[k][n] * by for k, n, by in changes) if known else None  # pyright: ignore[reportOptionalSubscript]
-        found = {
-            "before": json_number(self._before),
-            "loss": json_number(loss),
-            "predicted": None if predicted is None else json_number(predicted),
-            "note": self.unknown,
-            "moved": [self._moved(*change) for change in changes],
-        }
+        numbers = {"before": self._before, "loss": loss, "predicted": predicted}
+        found: dict[str, Any] = {name: None if n is None else json_number(n) for name, n in numbers.items()}
+        found |= {"note": self.unknown, "moved": [self._moved(*change) for change in changes]}
         parts = [part if frame < 0 else part[frame] for part in (values, self._ghost(changes)) if part is not None]
         return found, [np.ascontiguousarray(part, np.float32).tobytes() for part in parts]
 
@@ -171,17 +167,14 @@ class WhatIf:
             given.setdefault(self.inputs[k].a, self.inputs[k].start.copy()).reshape(-1)[n] += by
         self.reel.runs.restart(given)
         (values,) = self.reel.run([self.reel.tracks.get("points") or self.reel.tracks["field"]])
-        return values, self._loss_now()
-
-    def _loss_now(self) -> float:
-        """The sum of the seeds times what they are seeds of, in the copies."""
-        tape, total = self.reel.tape, 0.0
+        loss = 0.0  # the sum of the seeds times what they are seeds of, in the copies
         for allocation, seed in self.reel.seeds.items():
-            arrays = [a for a in tape.arrays.values() if a.allocation is allocation and is_float(a.dtype)]
+            known = self.reel.tape.arrays.values()
+            arrays = [a for a in known if a.allocation is allocation and is_float(a.dtype)]
             a = max(arrays, key=lambda one: one.span.nbytes)
             weights = on_host(shadow_view(a, Shadow(allocation, start=seed))).astype(np.float64)
-            total += float((weights * read_values(self.reel.runs.of(a)))[weights != 0].sum())
-        return total
+            loss += float((weights * read_values(self.reel.runs.of(a)))[weights != 0].sum())
+        return values, loss
 
     def _moved(self, k: int, n: int, by: float) -> dict[str, Any]:
         name, _, start, _ = self.inputs[k]

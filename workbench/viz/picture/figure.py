@@ -181,10 +181,8 @@ def reason(error: Exception) -> str:
 
 def _failure(reason: str, theme: str) -> str:
     """The HTML of a frame of the usual look with the reason in place of the picture."""
-    lines = (
-        "The tape view could not be drawn. The tape and its gradients are not affected.",
-        *reason[:300].split("\n"),
-    )
+    text = "The tape view could not be drawn. The tape and its gradients are not affected."
+    lines = [text, *reason[:300].split("\n")]
     scene = Scene(max(text_width(line, 12, True) for line in lines) + 40, 24 + 20 * len(lines), " ".join(lines))
     scene.add("rect", "ground", "ground", 0, 0, scene.width, scene.height, radius=8)
     for n, line in enumerate(lines):

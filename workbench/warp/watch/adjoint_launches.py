@@ -130,20 +130,15 @@ class AdjointLaunch(Verdicts):
 
     def _may_be_meant(self, one: PublishedGradient, row: VerdictRow) -> None:
         """Make a wrong row "unverified" if it is right at present memory and no adjoint launch contradicts that."""
-        if self.chained or not self.recorded or self._overwrites_its_own():
-            return
+        assert self.event is not None
+        pairs = ((need.span, kept.span) for need in needed(self.event) for kept in self.event.kept)
+        if self.chained or not self.recorded or any(a.overlaps(b) is not False for a, b in pairs):
+            return  # what overwrites the memory that its adjoint reads is never right at present memory
         now = self._walk(SCALES[0], rewinds=False)[0].get(id(one.twin))
         if now is None or self._judged(one, row, one.whole(now))[0] == "wrong":
             return
         row.verdict = "unverified"
         row.cause = f"{row.cause}: right for what memory holds now, wrong for what {self.steps[0]!r} had read"
-
-    def _overwrites_its_own(self) -> bool:
-        """True if the launch overwrites what its adjoint reads: an adjoint at present memory is then never right."""
-        assert self.event is not None
-        return any(
-            need.span.overlaps(kept.span) is not False for need in needed(self.event) for kept in self.event.kept
-        )
 
     def _step_behind(self, event: Event) -> WarpStep:
         return self.steps[0] if self.steps else self.step

@@ -91,10 +91,8 @@ def _scratch(g: Given, keys: array, values: array, count: int) -> None:
 
 def _encode(twins: Twins, g: Given) -> None:
     values, runs, lengths = (twins.array(g[name]) for name in ("values", "run_values", "run_lengths"))
-    count = g["run_count"]
-    array_tools.runlength_encode(
-        values, runs, lengths, None if count is None else twins.array(count)[:1], g["value_count"]
-    )
+    count = None if g["run_count"] is None else twins.array(g["run_count"])[:1]
+    array_tools.runlength_encode(values, runs, lengths, count, g["value_count"])
 
 
 def _row(a: array) -> array:

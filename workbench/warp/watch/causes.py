@@ -29,18 +29,7 @@ from .events import WarpStep, asks_mesh
 from .hooks import is_installed
 from .memory import Untranslated
 from .session import Session
-from .source_patterns import (
-    AGAIN,
-    BRANCH,
-    COMPONENT,
-    DYNAMIC,
-    NONE,
-    RULE,
-    Suspect,
-    given_to_funcs,
-    returned_by_atomics,
-    suspects,
-)
+from .source_patterns import given_to_funcs, returned_by_atomics, suspects
 from .walks import Changed, GradientWalks, changed, meets, with_numbers
 
 HOST = ("host", "assign", "fill_", "zero_")
@@ -135,11 +124,9 @@ def no_adjoint(one: GradientWalks, row: VerdictRow) -> Found | None:
             continue
         own, shared = kernel.options.get("enable_backward"), kernel.module.options.get("enable_backward")
         if own is False or (own is None and shared is False):
-            mend = (
-                f"@wp.kernel(enable_backward=True) for `{kernel.key}`"
-                if own is False
-                else f'wp.set_module_options({{"enable_backward": True}}) in {kernel.module.name}'
-            )
+            mend = f"@wp.kernel(enable_backward=True) for `{kernel.key}`"
+            if own is None:
+                mend = f'wp.set_module_options({{"enable_backward": True}}) in {kernel.module.name}'
             return "adjoint switched off", f"Warp's walk passes {step!r} by: enable_backward is False", step, mend
     return None
 
@@ -293,11 +280,9 @@ def overwritten(one: GradientWalks, row: VerdictRow) -> Found | None:
 
 def needed(event: Event) -> list[Need]:
     """The memory that the adjoint of a launch reads, a `Need` each (unlike the tape, which keeps shared bytes once)."""
-    found = []
-    for k, box in () if event.reverse is None else event.reverse.needs:
-        span = event.command.flat[k].span
-        found.append(Need(span if box is None else span.part(box), event, k))
-    return found
+    needs = () if event.reverse is None else event.reverse.needs
+    spans = ((event.command.flat[k].span, box, k) for k, box in needs)
+    return [Need(span if box is None else span.part(box), event, k) for span, box, k in spans]
 
 
 def _overwritten(one: GradientWalks, wrong: WarpStep, by: WarpStep, need: Any) -> Found:
@@ -350,7 +335,12 @@ def host_wrote(one: GradientWalks, row: VerdictRow) -> Found | None:
             twin = event.command.places[k]
             name = one.session.tape.names.of(twin, event.command.program.leaves[k].name)
             if (again := _written_again(one, row, twin)) is not None:
-                return _by_warp(name, *again)
+                sentence = (
+                    f"its adjoint reads `{name}`, to which Warp's adjoint of {again[0]!r} has written before: it runs"
+                    f" the funcs of a kernel again, with what they write, here to `{again[1]}`"
+                )
+                mend = f"the writing to `{again[1]}` in the kernel itself, not in a wp.func"
+                return "overwritten memory", sentence, None, mend
             sentence = f"its adjoint reads `{name}` as it is now; the host has written to `{name}` since"
             return "host write", sentence, None, _before_host(name)
     return None
@@ -368,14 +358,6 @@ def _written_again(one: GradientWalks, row: VerdictRow, twin: array) -> tuple[Wa
             if name in passed and meets(twin.span, [command.flat[k].span]):
                 return step, name
     return None
-
-
-def _by_warp(name: str, step: WarpStep, inside: str) -> Found:
-    sentence = (
-        f"its adjoint reads `{name}`, to which Warp's adjoint of {step!r} has written before: it runs the funcs of a"
-        f" kernel again, with what they write, here to `{inside}`"
-    )
-    return "overwritten memory", sentence, None, f"the writing to `{inside}` in the kernel itself, not in a wp.func"
 
 
 def not_cleared(one: GradientWalks, row: VerdictRow) -> Found | None:
@@ -470,46 +452,10 @@ def in_kernel(one: GradientWalks, row: VerdictRow) -> Found | None:
     """Finds a statement in the kernel that Warp's adjoint does not reverse correctly."""
     if row.step is None or row.step.kernel is None:
         return None
-    found = suspects(row.step.kernel)
-    return None if not found else (found[0].cause, _said(found[0]), None, _mended(found[0]))
-
-
-def _said(s: Suspect) -> str:
-    place = f"line {s.line}"
-    if s.used:
-        return (
-            f"`{s.name}` of {place} is changed by the turns of a loop, and line {s.used} uses it; Warp's adjoint has"
-            " not run the loop by then, and takes the value from before it"
-        )
-    return {
-        DYNAMIC: f"`{s.name}` of {place} goes from turn to turn of a loop, and Warp's adjoint has other values of it"
-        if s.name != "break"
-        else f"`break` in {place} leaves a loop that Warp's adjoint walks from its other end",
-        BRANCH: f"`{s.name}` gets another value in {place} in some turns of a loop; Warp's adjoint has the last one",
-        COMPONENT: f"`{s.name}` is written in {place}, and Warp's adjoint reads what the local holds at the end",
-        AGAIN: f"`{s.name}` is overwritten in {place} once read, and Warp's adjoint reads it at the end",
-        RULE: f"the func_grad of `{s.name}`, {place}, is not the derivative of its func",
-        NONE: f"`{s.name}` in {place} has no adjoint in Warp: no gradient passes it",
-    }[s.cause]
-
-
-def _mended(s: Suspect) -> str:
-    if s.name == "break":
-        return "turns whose number stands in the text (range(8)), and `if` around what they do in place of `break`"
-    if s.used:
-        return (
-            "turns whose number stands in the text (range(8), wp.static), or the loop in a wp.func that returns"
-            f" `{s.name}`"
-        )
-    return {
-        DYNAMIC: "turns whose number stands in the text (range(8), wp.static), or a launch and an array per turn",
-        BRANCH: "a new name for the new value, or a launch and an array per turn",
-        COMPONENT: f"a local number in place of `{s.name}`, and of the others written so; one vector made of them at"
-        " the end: wp.vec3(a, b, c)",
-        AGAIN: f"a local variable instead of `{s.name}`, and one store at the end",
-        NONE: f"`{s.name}` written out with builtins that have an adjoint",
-        RULE: f"the func_grad of `{s.name}` mended, or left out; if it differs on purpose, ignore this",
-    }[s.cause]
+    for found in suspects(row.step.kernel):
+        sentence, remedy = found.said
+        return found.cause, sentence, None, remedy
+    return None
 
 
 def behind_mesh(one: GradientWalks, row: VerdictRow) -> Found | None:

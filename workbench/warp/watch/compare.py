@@ -106,9 +106,8 @@ class VerdictTable(list[VerdictRow]):
         shown = [row for row in self if not asked or row.verdict != "not asked"]
         head, *rows = self._lines(shown)
         left = len(self) - len(shown)
-        more = (
-            f"<p>{left} more: launches overwrite them, so that their gradients have no one meaning</p>" if left else ""
-        )
+        more = f"{left} more: launches overwrite them, so that their gradients have no one meaning"
+        more = f"<p>{more}</p>" if left else ""
         return html_table("Gradients of Warp beside the exact ones", head, rows) + more
 
     def _repr_mimebundle_(self, include: object = None, exclude: object = None) -> dict[str, str]:

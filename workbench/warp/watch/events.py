@@ -121,6 +121,5 @@ def _difference(region: TwinBuffer, ours: np.ndarray, theirs: np.ndarray) -> For
         size = float(np.max(np.abs(theirs[np.isfinite(theirs)]), initial=0)) if numpy.kind == "f" else 0.0
         unit = float(np.spacing(np.abs(theirs[worst]))) if numpy.kind == "f" else 1.0
         share = far / size if size else np.inf
-    return ForwardDifference(
-        region, worst, float(ours[worst]), float(theirs[worst]), far / unit, share, numpy.kind != "f"
-    )
+    numbers = float(ours[worst]), float(theirs[worst])
+    return ForwardDifference(region, worst, *numbers, far / unit, share, numpy.kind != "f")

@@ -126,9 +126,8 @@ class TwinHandles:
             if a is None:
                 continue
             twin = self.twins.array(a)
-            if len(copy) and not np.array_equal(
-                copy.data.ravel(), twin.data.ravel(), equal_nan=copy.data.dtype.kind == "f"
-            ):
+            floats = copy.data.dtype.kind == "f"
+            if len(copy) and not np.array_equal(copy.data.ravel(), twin.data.ravel(), equal_nan=floats):
                 raise LookupError(f"the {name} of a mesh have moved since it was fitted, and an array has its number")
             if name != "indices" and not a.requires_grad and tape is not None and twin.allocation not in tape.active:
                 twin.requires_grad = False

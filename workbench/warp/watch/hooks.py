@@ -61,9 +61,8 @@ def _through(*args: object, **kwargs: object) -> Any:
 
 def _original(function: FunctionType) -> FunctionType:
     """A copy of a function with its present code, to call the original after the exchange."""
-    made = FunctionType(
-        function.__code__, function.__globals__, function.__name__, function.__defaults__, function.__closure__
-    )
+    own = function.__globals__, function.__name__, function.__defaults__, function.__closure__
+    made = FunctionType(function.__code__, *own)
     made.__kwdefaults__ = function.__kwdefaults__
     made.__annotations__ = function.__annotations__
     return made

@@ -24,6 +24,8 @@ from .session import CallSite, Session
 from .snapshots import Snapshots
 
 IN_CAPTURE = "an adjoint that the program launches itself, in a capture"
+Dims = tuple[int, ...]
+Call = Callable[[], Any]
 _NAMES = tuple(inspect.signature(context.launch).parameters)
 
 
@@ -84,9 +86,7 @@ class LaunchCalls:
             return self.launched_back(kernel, dims, values, adjoints, theirs, frame)
         return self.launched(kernel, dims, values, theirs, frame)
 
-    def launched(
-        self, kernel: Any, dims: tuple[int, ...], values: list[Any], theirs: Callable[[], Any], frame: FrameType
-    ) -> Any:
+    def launched(self, kernel: Any, dims: Dims, values: list[Any], theirs: Call, frame: FrameType) -> Any:
         """Handle one launch of Warp's."""
         session, recorder = self.session, self.recorder
         label, place = kernel.func.__name__, session.place_of(frame)
@@ -100,13 +100,7 @@ class LaunchCalls:
         return recorder.event("launch", label, given, theirs, ours, kernel, values=values)
 
     def launched_back(
-        self,
-        kernel: Any,
-        dims: tuple[int, ...],
-        values: list[Any],
-        adjoints: list[Any],
-        theirs: Callable[[], Any],
-        frame: FrameType,
+        self, kernel: Any, dims: Dims, values: list[Any], adjoints: list[Any], theirs: Call, frame: FrameType
     ) -> Any:
         """One launch with `adjoint=True`. Returns what Warp's call returns."""
         session, recorder = self.session, self.recorder
@@ -141,7 +135,7 @@ class LaunchCalls:
 
     # ---- twins
 
-    def run(self, kernel: Any, dims: tuple[int, ...], values: list[Any], place: CallSite, given: list[Any]) -> None:
+    def run(self, kernel: Any, dims: Dims, values: list[Any], place: CallSite, given: list[Any]) -> None:
         """Run the twin of a launch, with the progress bar if the kernel is new. Raises what the workbench says of it.
 
         `given`: the arguments on the twins; empty at the first run, which fills it for those that repeat it.
@@ -151,7 +145,7 @@ class LaunchCalls:
         if new and new.update():
             new.say(kernel.func.__name__)
 
-    def planned(self, kernel: object, dims: tuple[int, ...], values: list[Any], given: list[Any]) -> Command:
+    def planned(self, kernel: object, dims: Dims, values: list[Any], given: list[Any]) -> Command:
         """Our launch for one of Warp's, not run. Raises what the workbench says of it."""
         ours, dims = self.programs.twin(kernel), _grid(kernel, dims)
         self.twins.handles.prepare(values)
@@ -168,7 +162,7 @@ class LaunchCalls:
     def native(self, theirs: Theirs, *args: object, **kwargs: object) -> Any:
         """Handle a function of `wp.utils` that Warp computes in C++."""
         name, given = theirs.func.__name__, given_to(theirs.func, args, kwargs)
-        call: Callable[[], Any] = theirs
+        call: Call = theirs
         if "out" in given and given["out"] is None:  # it is made by the call
             result = self.session.quietly(theirs)
             if not warp_types.is_array(result):
@@ -178,11 +172,11 @@ class LaunchCalls:
         return self.recorder.event("native", name, list(arrays_in(given.values())), call, ours)
 
 
-def _dims(dim: Any) -> tuple[int, ...]:
+def _dims(dim: Any) -> Dims:
     return tuple([int(n) for n in (dim if type(dim) is tuple or np.ndim(dim) else (dim,))])
 
 
-def _grid(kernel: Any, dims: tuple[int, ...]) -> tuple[int, ...]:
+def _grid(kernel: Any, dims: Dims) -> Dims:
     """The launch grid, cut or padded with 1 to the rank of its kernel. Raises Untranslated if an axis would be lost."""
     rank = int(kernel.adj.kernel_dim) if hasattr(kernel.adj, "kernel_dim") else len(dims)
     dims = (*dims, *[1] * (rank - len(dims)))

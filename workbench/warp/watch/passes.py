@@ -14,8 +14,8 @@ from typing import Any
 import numpy as np
 
 from ...arrays import allocation as memory
-from ...arrays.allocation import Allocation
 from ...arrays.array import array
+from ...arrays.grouping import grouped
 from ...arrays.workspace import Workspace, float_parts, gradient_dtype
 from ...errors import GradientError
 from ...tapes import conventions
@@ -68,10 +68,8 @@ class WarpBackward(Verdicts):
         self.missed = [event for event in heard if not _is_host(event)]
         self.seeded = [a for a in (loss, *(grads or ())) if a is not None] or self._seeded_by_hand()
         self.events = self._window(self.seeded)
-        self.meeting: dict[Allocation, list[Event]] = {}  # the events that touch a memory
-        for event in self.events:
-            for place in {span.allocation for span in (*event.reads, *event.writes)}:
-                self.meeting.setdefault(place, []).append(event)
+        touched = ((event, {span.allocation for span in (*event.reads, *event.writes)}) for event in self.events)
+        self.meeting = grouped((place, event) for event, places in touched for place in places)
         self.published = self._with_gradients()
         self.seeds = self._seeds(loss, grads)
         self.bases = {id(p.twin): p.before for p in reversed(self.published) if not p.written}
@@ -220,9 +218,8 @@ class WarpBackward(Verdicts):
         except Untranslated:
             return None
         zeros = np.zeros(twin.data.shape, twin.data.dtype)
-        return PublishedGradient(
-            a, twin, self.moment.before(a) if self.moment.knows(a) and a.grad is not None else zeros, True
-        )
+        before = self.moment.before(a) if self.moment.knows(a) and a.grad is not None else zeros
+        return PublishedGradient(a, twin, before, True)
 
     # ---- after
 
@@ -258,9 +255,8 @@ class WarpBackward(Verdicts):
             after, held = self.moment.after(one.theirs), digest(self.moment.held(one.theirs))
             one.after = after
             spent = one.before if one.written and one.holds and not np.any(after) else None
-            self.session.left[one.theirs.grad] = LeftGradient(
-                self.number, after, held, one.written, spent, shared=shares_gradient(one.theirs)
-            )
+            left = LeftGradient(self.number, after, held, one.written, spent, shared=shares_gradient(one.theirs))
+            self.session.left[one.theirs.grad] = left
         if sum(values.nbytes for g in self.glimpses for _, values in g.values) > MUCH:
             self.glimpses.clear()
 
@@ -283,12 +279,11 @@ class WarpBackward(Verdicts):
         """Make a wrong row "unverified" if `other`, the pass over the repeated launches, finds it right."""
         other.judge()
         right = {id(row.subject.theirs): row for row in other.rows if row.verdict in ("agrees", "unverified")}
+        cause = ": right for the launches as they were repeated since, wrong for those that it has recorded"
         for row in self.rows:
             if row.verdict == "wrong" and id(row.subject.theirs) in right:
                 row.verdict = "unverified"
-                row.cause += (
-                    ": right for the launches as they were repeated since, wrong for those that it has recorded"
-                )
+                row.cause += cause
                 row.remedy = "tape.reset(), and the launches once more inside `with tape:`"
 
     def show(self) -> None:
@@ -305,10 +300,7 @@ class WarpBackward(Verdicts):
         `act` reverses an event.
         """
         tape, first, last = self.session.tape, self.events[0], self.events[-1]
-        wanted: dict[int, list[PublishedGradient]] = {}
-        for one in self.published:
-            if one.at is not None:
-                wanted.setdefault(id(one.at), []).append(one)
+        wanted = grouped((id(one.at), one) for one in self.published if one.at is not None)
         glimpses = {id(g.step.event): g for g in self.glimpses} if scale == 1.0 else {}
         doubtful = {id(s.event): s for s in self.steps if s.doubtful}
         exact: dict[int, np.ndarray] = {}

@@ -15,6 +15,7 @@ import numpy as np
 
 from ...arrays.allocation import Allocation
 from ...arrays.array import array
+from ...arrays.grouping import grouped
 from ...arrays.workspace import Shadow, Workspace, is_float_memory, shadow_view
 from ...diagnose.finding import Finding
 from ...tapes.events import Event, Scope
@@ -54,10 +55,7 @@ class PublishedBackward:
         """
         space = Workspace({a: Shadow(a, start=data) for a, data in self.seeds.items()})
         glimpses = {id(g.step.event): g for g in self.one.glimpses}
-        final: dict[int, list[Any]] = {}
-        for p in self.one.published:
-            if p.at is not None:
-                final.setdefault(id(p.at), []).append(p)
+        final = grouped((id(p.at), p) for p in self.one.published if p.at is not None)
         for event in reversed(self.one.events):
             known = [(twin, values - self._base(twin)) for twin, values in _numbers(glimpses.get(id(event)))]
             known += [(p.twin, p.after - self._base(p.twin)) for p in final.get(id(event), ()) if p.after is not None]
@@ -102,9 +100,8 @@ def findings(session: Session, one: WarpBackward | None) -> list[Finding]:
     found += _unverified(session, [row for row in rows if row.verdict == "unverified"])
     for step in (s for s in session.steps if s.reason):
         text = f"{step.reason}. Gradients that depend on it are unverified, and not drawn."
-        found.append(
-            Finding("opaque", "warning", _place(session, step), step.where, text, brief=f"{{at}} is opaque: {text}")
-        )
+        place, brief = _place(session, step), f"{{at}} is opaque: {text}"
+        found.append(Finding("opaque", "warning", place, step.where, text, brief=brief))
     agreeing = list(dict.fromkeys(row.array for row in rows if row.verdict == "agrees"))
     if agreeing:
         text = f"Warp's gradient by {_listed(agreeing)} is the exact one"
@@ -125,11 +122,8 @@ def _wrong(session: Session, row: VerdictRow) -> Finding:
 
 def _unverified(session: Session, rows: list[VerdictRow]) -> list[Finding]:
     """One finding per cause of unverified rows."""
-    by_cause: dict[str, list[VerdictRow]] = {}
-    for row in rows:
-        by_cause.setdefault(row.cause, []).append(row)
     found = []
-    for cause, same in by_cause.items():
+    for cause, same in grouped((row.cause, row) for row in rows).items():
         step, names = same[0].step, tuple(dict.fromkeys(row.array for row in same))
         text = f"Warp's gradient by {_listed(names)} is unverified: {cause}"
         where, launch = (None, "") if step is None else (step.where, _place(session, step))

@@ -106,12 +106,8 @@ class Rebinder:
     def __init__(self, packages: tuple[str, ...], own_adjoints: bool = True):
         self.packages, self.own_adjoints = packages, own_adjoints
         self.clear()
-        self.names = {id(thing): name for name, thing in _public(warp).items()}
-        self.names |= {
-            id(thing): f"types.{name}"
-            for name, thing in _public(warp.types).items()
-            if id(thing) not in self.names and callable(thing)
-        }
+        self.names = {id(thing): f"types.{name}" for name, thing in _public(warp.types).items() if callable(thing)}
+        self.names |= {id(thing): name for name, thing in _public(warp).items()}
 
     def clear(self) -> None:
         """Drop the cache."""
@@ -203,11 +199,9 @@ class Rebinder:
 
     def renew(self) -> None:
         """Retranslate what has changed, or drop the whole cache if more than functions changed."""
-        changed = [
-            thing
-            for key, parts in self.parts.items()
-            if type(thing := self.kept[key]) not in (dict, list, tuple) and not is_same(parts, parts_of(thing))
-        ]
+        known = ((self.kept[key], parts) for key, parts in self.parts.items())
+        code = ((thing, parts) for thing, parts in known if type(thing) not in (dict, list, tuple))
+        changed = [thing for thing, parts in code if not is_same(parts, parts_of(thing))]
         if any(not isinstance(thing, types.FunctionType) for thing in changed):
             self.clear()
             return
@@ -317,9 +311,8 @@ class Rebinder:
             return kind
         self.parts[id(kind)] = parts_of(kind)
         if issubclass(kind, enum.Enum):
-            made: Any = next(b for b in kind.__mro__ if b.__module__ == "enum")(
-                kind.__name__, [(name, member.value) for name, member in kind.__members__.items()]
-            )
+            base: Any = next(b for b in kind.__mro__ if b.__module__ == "enum")
+            made = base(kind.__name__, [(name, member.value) for name, member in kind.__members__.items()])
         else:
             made = types.new_class(kind.__name__)
             for name, thing in others.items():
@@ -424,9 +417,8 @@ def _uses_warp(module: str) -> bool:
     package = module.partition(".")[0]
     space = vars(sys.modules[module]) if module in sys.modules else {}
     foreign = is_between(module) or (package in sys.stdlib_module_names and package != "__main__")
-    return not foreign and any(
-        v is warp or isinstance(v, context.Function | context.Kernel) for v in list(space.values())
-    )
+    found = list(space.values())
+    return not foreign and any(v is warp or isinstance(v, context.Function | context.Kernel) for v in found)
 
 
 @functools.cache

@@ -44,7 +44,9 @@ def serialised(command: Command) -> Command:
         try:
             races.check(command)
         except GradientError:
-            first, last = (of_program(command, _in_order(command.program, dims, back), (1,)) for back in (False, True))
+            program = command.program
+            orders = [program.once(in_order, program.function, dims, backwards) for backwards in (False, True)]
+            first, last = (of_program(command, program.once(program.with_function, f), (1,)) for f in orders)
             if _only_counts(command) or all(map(np.array_equal, results(first), results(last))):
                 return first
     return command
@@ -59,10 +61,6 @@ def _only_counts(command: Command) -> bool:
     except GradientError:
         return False
     return True
-
-
-def _in_order(program: Program, dims: tuple[int, ...], backwards: bool) -> Program:
-    return program.once(program.with_function, program.once(in_order, program.function, dims, backwards))
 
 
 def of_program(command: Command, program: Program, dims: tuple[int, ...], bounds: bool | None = None) -> Command:

@@ -16,6 +16,8 @@ from typing import Any
 
 from warp._src import context
 
+from ...kernels.reading.assigned_names import reads
+
 DYNAMIC, BRANCH, COMPONENT, RULE, AGAIN, NONE = (
     "dynamic loop in the kernel",
     "local re-assignment in the kernel",
@@ -43,6 +45,55 @@ class Suspect:
     file: str
     line: int
     used: int = 0
+
+    @property
+    def said(self) -> tuple[str, str]:
+        """What Warp's adjoint does with it, and what to write instead."""
+        kind = "break" if self.name == "break" else "used" if self.used else self.cause
+        sentence, remedy = (text.format(self.name, self.line, self.used) for text in SAID[kind])
+        return sentence, remedy
+
+
+SAID = {  # by cause; {0}: the expression, {1}: its line, {2}: the line behind a loop that uses it
+    "used": (
+        (
+            "`{0}` of line {1} is changed by the turns of a loop, and line {2} uses it; Warp's adjoint has not run the"
+            " loop by then, and takes the value from before it"
+        ),
+        "turns whose number stands in the text (range(8), wp.static), or the loop in a wp.func that returns `{0}`",
+    ),
+    "break": (
+        "`break` in line {1} leaves a loop that Warp's adjoint walks from its other end",
+        "turns whose number stands in the text (range(8)), and `if` around what they do in place of `break`",
+    ),
+    DYNAMIC: (
+        "`{0}` of line {1} goes from turn to turn of a loop, and Warp's adjoint has other values of it",
+        "turns whose number stands in the text (range(8), wp.static), or a launch and an array per turn",
+    ),
+    BRANCH: (
+        "`{0}` gets another value in line {1} in some turns of a loop; Warp's adjoint has the last one",
+        "a new name for the new value, or a launch and an array per turn",
+    ),
+    COMPONENT: (
+        "`{0}` is written in line {1}, and Warp's adjoint reads what the local holds at the end",
+        (
+            "a local number in place of `{0}`, and of the others written so; one vector made of them at the end:"
+            " wp.vec3(a, b, c)"
+        ),
+    ),
+    AGAIN: (
+        "`{0}` is overwritten in line {1} once read, and Warp's adjoint reads it at the end",
+        "a local variable instead of `{0}`, and one store at the end",
+    ),
+    RULE: (
+        "the func_grad of `{0}`, line {1}, is not the derivative of its func",
+        "the func_grad of `{0}` mended, or left out; if it differs on purpose, ignore this",
+    ),
+    NONE: (
+        "`{0}` in line {1} has no adjoint in Warp: no gradient passes it",
+        "`{0}` written out with builtins that have an adjoint",
+    ),
+}
 
 
 def suspects(kernel: Any) -> list[Suspect]:
@@ -133,25 +184,21 @@ class _SourceReader:
     def components(self) -> Iterator[tuple[str, str, int]]:
         """Yields repeated writes to a component of a local vector, and all writes to cells of a local array."""
         touched: set[str] = set()
-        tables = {
-            t.id
-            for n in ast.walk(self.function)
-            if isinstance(n, ast.Assign) and isinstance(n.value, ast.Call) and _last(n.value.func) in ("zeros", "empty")
-            for t in n.targets
-            if isinstance(t, ast.Name)
-        }
+        calls = (n for n in ast.walk(self.function) if isinstance(n, ast.Assign) and isinstance(n.value, ast.Call))
+        made = (n for n in calls if _last(n.value.func) in ("zeros", "empty"))  # type: ignore[attr-defined]
+        tables = {t.id for n in made for t in n.targets if isinstance(t, ast.Name)}
         for node in _in_order(self.function):
             if isinstance(node, ast.Assign | ast.AugAssign):
-                reads = {ast.unparse(n) for n in ast.walk(node.value) if isinstance(n, ast.Subscript | ast.Attribute)}
+                read = {ast.unparse(n) for n in ast.walk(node.value) if isinstance(n, ast.Subscript | ast.Attribute)}
                 for target in _stores(node):
                     base = _base(target)
                     if base is None or base in self.parameters:
                         continue
                     text = ast.unparse(target)
-                    if base in tables or text in touched or text in reads or isinstance(node, ast.AugAssign):
+                    if base in tables or text in touched or text in read or isinstance(node, ast.AugAssign):
                         yield COMPONENT, text, node.lineno
                     touched.add(text)
-                touched |= reads
+                touched |= read
 
     def cells(self) -> Iterator[tuple[str, str, int]]:
         """Yields stores to an array that the function has read before: one per array."""
@@ -173,9 +220,9 @@ class _SourceReader:
     def is_unrolled(self, loop: ast.For) -> bool:
         """True if Warp unrolls this loop."""
         call = loop.iter
-        if not (
-            isinstance(call, ast.Call) and ast.unparse(call.func) == "range" and all(map(self.is_number, call.args))
-        ):
+        if not isinstance(call, ast.Call) or ast.unparse(call.func) != "range":
+            return False
+        if not all(map(self.is_number, call.args)):
             return False
         try:
             turns = len(range(*[ast.literal_eval(a) for a in call.args]))
@@ -207,8 +254,9 @@ class _SourceReader:
         """Yields locals that the loop changes and whose value a later statement needs."""
         told: set[str] = set()
         for node in _in_order(loop):
-            for target in _targets(node):
-                if target in told or not self.lives_before(target, loop):
+            for stored in _stores(node):
+                target = stored.id if isinstance(stored, ast.Name) else _base(stored)
+                if target is None or target in told or not self.lives_before(target, loop):
                     continue
                 told.add(target)
                 behind = (n for n in _in_order(self.function) if n.lineno > (loop.end_lineno or 0))  # type: ignore[attr-defined]
@@ -218,10 +266,8 @@ class _SourceReader:
                     yield DYNAMIC, target, node.lineno, used.lineno  # type: ignore[attr-defined]
 
     def lives_before(self, name: str, loop: ast.AST) -> bool:
-        return any(
-            isinstance(n, ast.Name) and n.id == name and isinstance(n.ctx, ast.Store) and n.lineno < loop.lineno  # type: ignore[attr-defined]
-            for n in ast.walk(self.function)
-        )
+        found = (n for n in ast.walk(self.function) if isinstance(n, ast.Name) and n.id == name)
+        return any(isinstance(n.ctx, ast.Store) and n.lineno < loop.lineno for n in found)  # type: ignore[attr-defined]
 
 
 def _in_order(node: ast.AST) -> Iterator[ast.AST]:
@@ -244,23 +290,18 @@ def _uses(statement: ast.AST, name: str) -> bool:
     """True if a statement reads this local, other than to add to it."""
     if isinstance(statement, ast.AugAssign):
         own = isinstance(statement.target, ast.Name) and statement.target.id == name
-        return _reads(statement.value, name) or (own and not isinstance(statement.op, ast.Add | ast.Sub))
+        return reads(statement.value, name) > 0 or (own and not isinstance(statement.op, ast.Add | ast.Sub))
     if isinstance(statement, ast.Assign):
         value = statement.value
         adds = isinstance(value, ast.BinOp) and isinstance(value.op, ast.Add | ast.Sub)
         plain = adds and isinstance(value.left, ast.Name) and value.left.id == name  # type: ignore[union-attr]
         own = any(isinstance(t, ast.Name) and t.id == name for t in statement.targets)
-        return _reads(value.right, name) if plain and own else _reads(value, name)  # type: ignore[union-attr]
+        return reads(value.right if plain and own else value, name) > 0  # type: ignore[union-attr]
     if isinstance(statement, ast.If):  # Warp's adjoint asks again, with what the local holds at the end
-        return _reads(statement.test, name)
+        return reads(statement.test, name) > 0
     if isinstance(statement, ast.Expr | ast.Return):
-        return statement.value is not None and _reads(statement.value, name)
+        return statement.value is not None and reads(statement.value, name) > 0
     return False
-
-
-def _targets(node: ast.AST) -> list[str]:
-    """The locals that a statement assigns, wholly or by component."""
-    return [name for t in _stores(node) if (name := t.id if isinstance(t, ast.Name) else _base(t)) is not None]
 
 
 def _stores(node: ast.AST) -> list[ast.expr]:
@@ -280,11 +321,7 @@ def _needs(node: ast.AST, name: str) -> bool:
         return _needs(node.operand, name)
     if isinstance(node, ast.Call) and _last(node.func) in _LINEAR:
         return any(_needs(part, name) for part in [*node.args, *(k.value for k in node.keywords)])
-    return not isinstance(node, ast.Name) and _reads(node, name)
+    return not isinstance(node, ast.Name) and reads(node, name) > 0
 
 
 _LINEAR = ("atomic_add", "atomic_sub", "float", "vec2", "vec3", "vec4")
-
-
-def _reads(node: ast.AST, name: str) -> bool:
-    return any(isinstance(n, ast.Name) and n.id == name and isinstance(n.ctx, ast.Load) for n in ast.walk(node))

@@ -32,9 +32,8 @@ class Verdicts(GradientWalks):
 
     def _row(self, one: PublishedGradient, error: str, wrong_at: dict[int, WarpStep]) -> VerdictRow:
         theirs = self.moment.after(one.theirs)
-        row = VerdictRow(
-            self.session.tape.names.of(one.twin), "not asked", backward=self.number, theirs=theirs, subject=one
-        )
+        name = self.session.tape.names.of(one.twin)
+        row = VerdictRow(name, "not asked", backward=self.number, theirs=theirs, subject=one)
         if theirs.dtype.names is not None or (one.at is None and self.complete and not error):
             row.cause = "launches overwrite it, so that its gradient has no one meaning"
             return row
@@ -48,9 +47,8 @@ class Verdicts(GradientWalks):
         row.exact = whole = one.whole(exact)
         if self.reached and np.isnan(exact).any():
             doubt = "; ".join(dict.fromkeys(self._doubt(e) for e in self.reached))
-            row.becomes(
-                "unverified", doubt, NO_RACE if doubt.startswith(RACE) else "", self._step_behind(self.reached[0])
-            )
+            remedy = NO_RACE if doubt.startswith(RACE) else ""
+            row.becomes("unverified", doubt, remedy, self._step_behind(self.reached[0]))
             return row
         row.verdict, row.difference = self._judged(one, row, whole)
         added = not one.written
@@ -63,11 +61,9 @@ class Verdicts(GradientWalks):
             self._used_up(one, row)
         elif row.verdict == "agrees" and self.again and self._rests_on_left(one, exact):
             name = self.session.tape.names.of(self.again[0].twin)
-            row.becomes(
-                "unverified",
-                f"leaked seed: `{name}.grad` holds what an earlier backward has left, and is a seed once more",
-                f"tape.zero(), or `{name}.grad.zero_()`, before the new seeds; or tape.backward(grads={{...}})",
-            )
+            cause = f"leaked seed: `{name}.grad` holds what an earlier backward has left, and is a seed once more"
+            remedy = f"tape.zero(), or `{name}.grad.zero_()`, before the new seeds; or tape.backward(grads={{...}})"
+            row.becomes("unverified", cause, remedy)
         elif row.verdict == "agrees" and added and np.any(one.before):
             self._accumulated(one, row, exact)
         elif row.verdict == "wrong":

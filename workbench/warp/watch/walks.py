@@ -251,9 +251,8 @@ class GradientWalks:
     def _rounding_of(self, one: PublishedGradient) -> np.ndarray | None:
         """A bound on the rounding error of each number of this gradient, the larger of both measures, or None."""
         noise = self.noise_of(one)
-        apart = self._deviation(
-            "rounded", ((partial(rounded, np.random.default_rng(seed)), 1.0) for seed in range(TRIALS)), one
-        )
+        trials = (partial(rounded, np.random.default_rng(seed)) for seed in range(TRIALS))
+        apart = self._deviation("rounded", ((trial, 1.0) for trial in trials), one)
         return None if noise is None or apart is None else np.maximum(NOISY * noise, ROUNDED * apart)
 
     def moved_within(self, one: PublishedGradient, event: Event) -> np.ndarray | None:
