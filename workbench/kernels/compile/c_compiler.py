@@ -28,6 +28,7 @@ from .disk_cache import (
 
 if TYPE_CHECKING:
     from pathlib import Path
+    from subprocess import Popen
 
 PORTABLE = (  # what the same numbers on every machine need
     "-O3 -fwrapv -ffp-contract=off -fno-math-errno -fno-trapping-math -fno-strict-aliasing -fopenmp-simd -w -pipe"
@@ -45,6 +46,16 @@ SPARING, OF_TILES = "--param max-completely-peeled-insns=100 --param max-complet
 # Of a loop that carries a number, gcc 12 makes stores of zeros a `memset` before what still reads that memory.
 NO_MEMSET = ["-fno-tree-loop-distribute-patterns"]
 
+# What follows a text that is compiled in a hurry: its function hands its calls on once there is an optimised one.
+HURRIED = """
+#undef NAME
+void (*wb_optimised)(const void *, int64_t, int64_t);
+void NAME(const void *block, int64_t begin, int64_t end) {
+    void (*found)(const void *, int64_t, int64_t) = __atomic_load_n(&wb_optimised, __ATOMIC_ACQUIRE);
+    (found ? found : wb_unoptimised)(block, begin, end);
+}
+"""
+
 # No code runs when the library is loaded; `memset`, `printf` are the process's. The linker has nothing to optimise.
 BARE = "-nostdlib", "-fno-use-linker-plugin"
 
@@ -55,10 +66,10 @@ ASKED = "-march=native -### -E -x c -".split()
 # over `x[index[i]]` stay scalar, at a half to a third of the speed (springs and MPM of the benchmarks, gcc 12).
 OLDER = "-mtune=icelake-server -mprefer-vector-width=512".split()
 
-# Calls of C's math library, and not the declarations of its functions. What compilers write as one instruction is none.
+# Calls of C's math library, and not the declarations of its functions. What is optimised to one instruction is none.
 _INLINE = {"sqrt", "fabs", "copysign"}
 _CALLS = "|".join(name for name in (*MATH1, *MATH2, "fma", "wb_pow") if name not in _INLINE)
-_MATH = re.compile(rf"\b(?:{_CALLS})f?\((?!double|float)")
+_MATH, _INLINED = (re.compile(rf"\b(?:{names})f?\((?!double|float)") for names in (_CALLS, "|".join(_INLINE)))
 
 
 @dataclass(frozen=True)
@@ -86,7 +97,8 @@ class Compiler:
         """
         if not self.is_gcc or sys.platform != "linux" or flags:
             return ["-lm"]
-        return [*BARE, *(["-lm"] if _MATH.search(text) else []), "-lgcc"]
+        math = _MATH.search(text) or (_is_hurried(text) and _INLINED.search(text))
+        return [*BARE, *(["-lm"] if math else []), "-lgcc"]
 
 
 @lru_cache(None)
@@ -184,6 +196,15 @@ def key(text: str, flags: tuple[str, ...] = ()) -> str:
     return digest(without_comments(text), used.identity, given, platform.processor())
 
 
+def hurried(text: str, name: str) -> str:
+    """A text of the same function that takes half the time to compile, and several times as long to run."""
+    return f"#define {name} wb_unoptimised\n{text}{HURRIED.replace('NAME', name)}"
+
+
+def _is_hurried(text: str) -> bool:
+    return "wb_unoptimised" in text
+
+
 def library_path(text: str, flags: tuple[str, ...] = ()) -> Path:
     """The path of the shared library of `text` in the cache, built or not."""
     return cache_directory() / f"{key(text, flags)}{platform.SUFFIX}"
@@ -205,6 +226,8 @@ def build(text: str, flags: tuple[str, ...] = ()) -> Path:
 def _levels(text: str) -> tuple[tuple[tuple[str, ...], float | None], ...]:
     """Attempts as (extra flags, timeout in seconds), tried in order; the last has no timeout."""
     lines = text.count("\n")
+    if _is_hurried(text):
+        return ((("-O0",), None),)
     if lines <= LARGE:
         return (((), None),)
     return ((("-O1",), PATIENCE_S), (("-O0",), None)) if lines <= HUGE else ((("-O0",), None),)
@@ -232,6 +255,16 @@ def _compile(text: str, path: Path, flags: tuple[str, ...]) -> None:
         path.with_suffix(".lib").unlink(missing_ok=True)  # of a linker for Windows, beside what it links
 
 
+running: set[Popen] = set()
+
+
+def end_running() -> None:
+    """End the compilers that still run, at the end of this process."""
+    for process in [*running]:
+        with suppress(OSError):  # it has ended by itself
+            platform.end(process)
+
+
 def _run(command: list[str], text: str, place: dict[str, str], patience: float | None) -> tuple[int | None, str]:
     """The exit code and stderr of the compiler; (None, "") after a timeout.
 
@@ -240,6 +273,7 @@ def _run(command: list[str], text: str, place: dict[str, str], patience: float |
     from subprocess import PIPE, Popen, TimeoutExpired
 
     with Popen(command, stdin=PIPE, stdout=PIPE, stderr=PIPE, env=place, start_new_session=True) as process:
+        running.add(process)
         try:
             said = process.communicate(text.encode(), timeout=patience)[1]
         except BaseException as error:
@@ -247,4 +281,6 @@ def _run(command: list[str], text: str, place: dict[str, str], patience: float |
             if isinstance(error, TimeoutExpired):
                 return None, ""
             raise
+        finally:
+            running.discard(process)
     return process.returncode, said.decode(errors="replace")

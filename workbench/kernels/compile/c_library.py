@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
+import atexit
 import os
+import threading
 from functools import cache
 from typing import TYPE_CHECKING
 
-from .c_compiler import build, library_path
+from .c_compiler import build, end_running, hurried, library_path, running
+from .compile_error import CompileError
 from .disk_cache import read_sealed
-from .platform import ctypes
+from .platform import ctypes, in_background
 from .thread_pool import after_call, kernel_address, parallel
 
 if TYPE_CHECKING:
@@ -20,24 +23,50 @@ class Compiled:
     """A kernel in machine code. `call(packed, begin, end)` runs on the calling thread, without Python's lock.
 
     `asks`: it has loops that may never end, and asks the pool now and then whether they are to stop.
+    `optimised`: of one compiled in a hurry, where the address of the optimised function goes; None of others.
+    `ran`: how many statements it has run in a hurry, as launches count them. `text`: what is to be optimised.
     """
 
-    def __init__(self, path: Path, name: str):
-        self.path, self.name = path, name
+    ran, awaited = 0.0, False
+
+    def __init__(self, path: Path, name: str, text: str):
+        self.path, self.name, self.text = path, name, text
         self.library = ctypes.CDLL(str(path))
         self.call = getattr(self.library, name)
         self.call.argtypes = [ctypes.c_char_p, ctypes.c_int64, ctypes.c_int64]
         self.call.restype = None
         self.address = ctypes.cast(self.call, ctypes.c_void_p).value
-        self.asks = self._connected()
+        self.optimised = self._pointer("wb_optimised")
+        ask = self._pointer("wb_ask")
+        self.asks = ask is not None
+        if ask is not None:
+            ask.value = kernel_address("wb_asked")
 
-    def _connected(self) -> bool:
+    def _pointer(self, name: str) -> ctypes.c_void_p | None:
         try:
-            place = ctypes.c_void_p.in_dll(self.library, "wb_ask")
+            return ctypes.c_void_p.in_dll(self.library, name)
         except ValueError:
-            return False
-        place.value = kernel_address("wb_asked")
-        return True
+            return None
+
+    def optimise(self) -> None:
+        """Let an optimised function take over once a thread of its own has compiled it, which is begun once.
+
+        Addresses of this one stay good. In a child that is forked meanwhile it stays as it is.
+        """
+        if self.optimised is not None and not self.awaited:
+            self.awaited = True
+            in_background(self._optimise, self.optimised)
+
+    def _optimise(self, place: ctypes.c_void_p) -> None:
+        alive = threading.main_thread().is_alive  # at its end a process ends what it compiles here
+        with _turn():
+            try:
+                place.value = load(self.text, self.name).address if alive() else 0
+            except (CompileError, OSError) as error:
+                if alive():
+                    import logging
+
+                    logging.getLogger("workbench").warning("kernel %s stays unoptimised: %s", self.name, error)
 
     def __call__(self, packed: bytes, begin: int, end: int, team: int = 1) -> None:
         """Run the cells [begin, end) of the outermost launch dimension."""
@@ -50,28 +79,31 @@ class Compiled:
         after_call()
 
 
-_loaded: dict[tuple[str, str, tuple[str, ...]], Compiled] = {}
+_loaded: dict[tuple[str, str, tuple[str, ...], bool], Compiled] = {}
 
 
-def load(text: str, name: str, flags: tuple[str, ...] = ()) -> Compiled:
+def load(text: str, name: str, flags: tuple[str, ...] = (), hurry: bool = False) -> Compiled:
     """The function `name` of `text`, compiled at most once per machine and loaded at most once per process."""
-    key = text, name, flags
-    return _loaded.get(key) or _loaded.setdefault(key, Compiled(build(text, flags), name))
+    key = text, name, flags, hurry
+    given = hurried(text, name) if hurry else text
+    return _loaded.get(key) or _loaded.setdefault(key, Compiled(build(given, flags), name, text))
 
 
 _coming: list[Future] = []  # that nobody has seen complete
 
 
-def begin(text: str, name: str) -> Compiled | Future:
+def begin(text: str, name: str, hurry: bool = False) -> Compiled | Future:
     """The function `name` of `text` if it is in this process or on this disk, else what `load` gives in another thread.
 
-    A compiler is a process of its own, so several run side by side.
+    A compiler is a process of its own, so several run side by side. `hurry`: not optimised will do.
     """
-    if found := _loaded.get((text, name, ())):
-        return found
-    if read_sealed(path := library_path(text)) is not None:
-        return _loaded.setdefault((text, name, ()), Compiled(path, name))
-    made = _builders().submit(load, text, name)
+    for given in [text, hurried(text, name)] if hurry else [text]:
+        key = text, name, (), given is not text
+        if found := _loaded.get(key):
+            return found
+        if read_sealed(path := library_path(given)) is not None:
+            return _loaded.setdefault(key, Compiled(path, name, text))
+    made = _builders().submit(load, text, name, (), hurry)
     _coming[:] = [f for f in _coming if not f.done()] + [made]
     return made
 
@@ -81,6 +113,13 @@ def _builders() -> ThreadPoolExecutor:
     from concurrent.futures import ThreadPoolExecutor
 
     return ThreadPoolExecutor(os.cpu_count() or 1, "workbench-compile")
+
+
+@cache
+def _turn() -> threading.Lock:
+    """Held by the one thread that optimises."""
+    atexit.register(end_running)
+    return threading.Lock()
 
 
 def coming() -> list[Future]:
@@ -96,7 +135,9 @@ def lost(future: Future) -> bool:
 def _forked() -> None:
     """The threads of the parent do not exist in a forked child."""
     _builders.cache_clear()
+    _turn.cache_clear()
     _coming.clear()
+    running.clear()
 
 
 if hasattr(os, "register_at_fork"):
