@@ -28,7 +28,6 @@ from .disk_cache import (
 
 if TYPE_CHECKING:
     from pathlib import Path
-    from subprocess import Popen
 
 PORTABLE = (  # what the same numbers on every machine need
     "-O3 -fwrapv -ffp-contract=off -fno-math-errno -fno-trapping-math -fno-strict-aliasing -fopenmp-simd -w -pipe"
@@ -47,6 +46,7 @@ SPARING, OF_TILES = "--param max-completely-peeled-insns=100 --param max-complet
 NO_MEMSET = ["-fno-tree-loop-distribute-patterns"]
 
 # What follows a text that is compiled in a hurry: its function hands its calls on once there is an optimised one.
+HURRIED_NAME = "wb_unoptimised"
 HURRIED = """
 #undef NAME
 void (*wb_optimised)(const void *, int64_t, int64_t);
@@ -97,7 +97,7 @@ class Compiler:
         """
         if not self.is_gcc or sys.platform != "linux" or flags:
             return ["-lm"]
-        math = _MATH.search(text) or (_is_hurried(text) and _INLINED.search(text))
+        math = _MATH.search(text) or (HURRIED_NAME in text and _INLINED.search(text))
         return [*BARE, *(["-lm"] if math else []), "-lgcc"]
 
 
@@ -153,7 +153,7 @@ def _asked(command: tuple[str, ...], known: str, real: str) -> tuple[str, tuple[
     A script or wrapper (ccache) hides which compiler runs: it is queried each time.
     """
     kept = None
-    if re.search("gcc|clang", os.path.basename(real)):
+    if "gcc" in os.path.basename(real) or "clang" in os.path.basename(real):
         with suppress(CompileError, OSError), open(real, "rb") as file:  # a cache of no use is refused by a compilation
             if file.read(2) != b"#!":
                 kept = cache_directory() / f"{digest(known, platform.processor(), *ASKED)}.version"
@@ -192,17 +192,13 @@ def _log(text: str, *args: object) -> None:
 def key(text: str, flags: tuple[str, ...] = ()) -> str:
     """The name of what `text` compiles to, here."""
     used = compiler()
-    given = " ".join([*used.flags_for(text), *flags, *used.libraries(text, flags)])
+    given = " ".join([*used.flags_for(text), *flags, *BARE, _CALLS])  # by the last two a text is linked
     return digest(without_comments(text), used.identity, given, platform.processor())
 
 
 def hurried(text: str, name: str) -> str:
     """A text of the same function that takes half the time to compile, and several times as long to run."""
-    return f"#define {name} wb_unoptimised\n{text}{HURRIED.replace('NAME', name)}"
-
-
-def _is_hurried(text: str) -> bool:
-    return "wb_unoptimised" in text
+    return f"#define {name} {HURRIED_NAME}\n{text}{HURRIED.replace('NAME', name)}"
 
 
 def library_path(text: str, flags: tuple[str, ...] = ()) -> Path:
@@ -225,9 +221,7 @@ def build(text: str, flags: tuple[str, ...] = ()) -> Path:
 
 def _levels(text: str) -> tuple[tuple[tuple[str, ...], float | None], ...]:
     """Attempts as (extra flags, timeout in seconds), tried in order; the last has no timeout."""
-    lines = text.count("\n")
-    if _is_hurried(text):
-        return ((("-O0",), None),)
+    lines = HUGE + 1 if HURRIED_NAME in text else text.count("\n")
     if lines <= LARGE:
         return (((), None),)
     return ((("-O1",), PATIENCE_S), (("-O0",), None)) if lines <= HUGE else ((("-O0",), None),)
@@ -255,16 +249,6 @@ def _compile(text: str, path: Path, flags: tuple[str, ...]) -> None:
         path.with_suffix(".lib").unlink(missing_ok=True)  # of a linker for Windows, beside what it links
 
 
-running: set[Popen] = set()
-
-
-def end_running() -> None:
-    """End the compilers that still run, at the end of this process."""
-    for process in [*running]:
-        with suppress(OSError):  # it has ended by itself
-            platform.end(process)
-
-
 def _run(command: list[str], text: str, place: dict[str, str], patience: float | None) -> tuple[int | None, str]:
     """The exit code and stderr of the compiler; (None, "") after a timeout.
 
@@ -273,7 +257,6 @@ def _run(command: list[str], text: str, place: dict[str, str], patience: float |
     from subprocess import PIPE, Popen, TimeoutExpired
 
     with Popen(command, stdin=PIPE, stdout=PIPE, stderr=PIPE, env=place, start_new_session=True) as process:
-        running.add(process)
         try:
             said = process.communicate(text.encode(), timeout=patience)[1]
         except BaseException as error:
@@ -281,6 +264,4 @@ def _run(command: list[str], text: str, place: dict[str, str], patience: float |
             if isinstance(error, TimeoutExpired):
                 return None, ""
             raise
-        finally:
-            running.discard(process)
     return process.returncode, said.decode(errors="replace")

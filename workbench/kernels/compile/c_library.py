@@ -2,16 +2,14 @@
 
 from __future__ import annotations
 
-import atexit
 import os
-import threading
 from functools import cache
 from typing import TYPE_CHECKING
 
-from .c_compiler import build, end_running, hurried, library_path, running
+from .c_compiler import build, hurried, library_path
 from .compile_error import CompileError
 from .disk_cache import read_sealed
-from .platform import ctypes, in_background
+from .platform import ctypes
 from .thread_pool import after_call, kernel_address, parallel
 
 if TYPE_CHECKING:
@@ -49,24 +47,21 @@ class Compiled:
             return None
 
     def optimise(self) -> None:
-        """Let an optimised function take over once a thread of its own has compiled it, which is begun once.
+        """Have an optimised function take over once another thread has compiled it: addresses of this one stay good.
 
-        Addresses of this one stay good. In a child that is forked meanwhile it stays as it is.
+        In a child that is forked meanwhile it stays as it is; at its end the process waits for the compiler.
         """
         if self.optimised is not None and not self.awaited:
             self.awaited = True
-            in_background(self._optimise, self.optimised)
+            _builders(1).submit(self._optimise, self.optimised)
 
     def _optimise(self, place: ctypes.c_void_p) -> None:
-        alive = threading.main_thread().is_alive  # at its end a process ends what it compiles here
-        with _turn():
-            try:
-                place.value = load(self.text, self.name).address if alive() else 0
-            except (CompileError, OSError) as error:
-                if alive():
-                    import logging
+        try:
+            place.value = load(self.text, self.name).address
+        except (CompileError, OSError) as error:
+            import logging
 
-                    logging.getLogger("workbench").warning("kernel %s stays unoptimised: %s", self.name, error)
+            logging.getLogger("workbench").warning("kernel %s stays unoptimised: %s", self.name, error)
 
     def __call__(self, packed: bytes, begin: int, end: int, team: int = 1) -> None:
         """Run the cells [begin, end) of the outermost launch dimension."""
@@ -103,23 +98,16 @@ def begin(text: str, name: str, hurry: bool = False) -> Compiled | Future:
             return found
         if read_sealed(path := library_path(given)) is not None:
             return _loaded.setdefault(key, Compiled(path, name, text))
-    made = _builders().submit(load, text, name, (), hurry)
+    made = _builders(os.cpu_count() or 1).submit(load, text, name, (), hurry)
     _coming[:] = [f for f in _coming if not f.done()] + [made]
     return made
 
 
 @cache
-def _builders() -> ThreadPoolExecutor:
+def _builders(threads: int) -> ThreadPoolExecutor:
     from concurrent.futures import ThreadPoolExecutor
 
-    return ThreadPoolExecutor(os.cpu_count() or 1, "workbench-compile")
-
-
-@cache
-def _turn() -> threading.Lock:
-    """Held by the one thread that optimises."""
-    atexit.register(end_running)
-    return threading.Lock()
+    return ThreadPoolExecutor(threads, "workbench-compile")
 
 
 def coming() -> list[Future]:
@@ -135,9 +123,7 @@ def lost(future: Future) -> bool:
 def _forked() -> None:
     """The threads of the parent do not exist in a forked child."""
     _builders.cache_clear()
-    _turn.cache_clear()
     _coming.clear()
-    running.clear()
 
 
 if hasattr(os, "register_at_fork"):
