@@ -22,10 +22,10 @@ class Compiled:
 
     `asks`: it has loops that may never end, and asks the pool now and then whether they are to stop.
     `optimised`: of one compiled in a hurry, where the address of the optimised function goes; None of others.
-    `ran`: how many statements it has run in a hurry, as launches count them. `text`: what is to be optimised.
+    `ran`: how often it has run so, as launches count. `text`: what is to be optimised.
     """
 
-    ran, awaited = 0.0, False
+    ran, awaited = 0, False
 
     def __init__(self, path: Path, name: str, text: str):
         self.path, self.name, self.text = path, name, text
