@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import os
+import time
+from contextlib import suppress
 from functools import cache
 from typing import TYPE_CHECKING
 
@@ -53,7 +55,8 @@ class Compiled:
         """
         if self.optimised is not None and not self.awaited:
             self.awaited = True
-            _builders(1).submit(self._optimise, self.optimised)
+            with suppress(RuntimeError):  # the process ends
+                _builders(1).submit(self._optimise, self.optimised)
 
     def _optimise(self, place: ctypes.c_void_p) -> None:
         try:
@@ -99,6 +102,7 @@ def begin(text: str, name: str, hurry: bool = False) -> Compiled | Future:
         if read_sealed(path := library_path(given)) is not None:
             return _loaded.setdefault(key, Compiled(path, name, text))
     made = _builders(os.cpu_count() or 1).submit(load, text, name, (), hurry)
+    time.sleep(2e-4)  # the compiler starts now, and not when this thread has to wait for something
     _coming[:] = [f for f in _coming if not f.done()] + [made]
     return made
 
