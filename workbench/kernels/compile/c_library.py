@@ -49,7 +49,7 @@ class Compiled:
             return None
 
     def optimise(self) -> None:
-        """Have an optimised function take over once another thread has compiled it: addresses of this one stay good.
+        """Let an optimised function take over once another thread has compiled it: addresses of this one stay good.
 
         In a child that is forked meanwhile it stays as it is; at its end the process waits for the compiler.
         """
