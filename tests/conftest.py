@@ -22,8 +22,10 @@ from tests.support.backends import BACKENDS, CHOSEN
 from tests.support.ir_check import check
 from tests.support.stand_in_gpu import install
 from workbench import device
+from workbench.launches import thresholds
 
 os.environ.setdefault("JUPYTER_PLATFORM_DIRS", "1")
+thresholds.HURRIED_BELOW = 0  # tests run the code that long runs have, all but those of `launches/test_hurried.py`
 
 BROWSERS = ("chromium-headless-shell", "chromium", "chromium-browser", "google-chrome", "chrome")
 # The binaries themselves come first: Debian's wrapper scripts add flags and complain on stderr.

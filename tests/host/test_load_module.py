@@ -116,7 +116,7 @@ def test_kernels_of_a_module_are_compiled_side_by_side_under_a_bar(compiled, tmp
         return make(command, text, *given)
 
     monkeypatch.setattr(c_compiler, "_run", met)
-    monkeypatch.setattr(c_library, "_builders", cache(lambda: ThreadPoolExecutor(2)))
+    monkeypatch.setattr(c_library, "_builders", cache(lambda threads: ThreadPoolExecutor(2)))
     monkeypatch.setattr(executable, "BAR_AFTER_S", 0.0)
     monkeypatch.setattr(display, "BAR_AFTER_S", 0.0)
     monkeypatch.setattr(display, "_bar_here", lambda: tqdm)  # as on a terminal

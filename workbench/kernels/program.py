@@ -207,16 +207,16 @@ class Program:
             self.made[key] = make(*args)
         return self.made[key]
 
-    def prepare(self, function: Function, backend: str, variant: Variant) -> Any:
+    def prepare(self, function: Function, backend: str, variant: Variant, hurry: bool = False) -> Any:
         """Start to compile the primal or one of its adjoints, where that can go on beside other work.
 
-        Returns the `Future` of it; None if there is nothing to wait for.
+        Returns the `Future` of it; None if there is nothing to wait for. `hurry`: not optimised will do.
         """
-        key = function, backend, variant
+        key = function, backend, variant, hurry
         if key in self.coming and c_library.lost(self.coming[key]):
             del self.coming[key]
         if backend == "c" and key not in self.compiled and key not in self.coming:
-            begun = c_library.begin(recursive(emit_c.text)(function, variant), c_name(function.name))
+            begun = c_library.begin(recursive(emit_c.text)(function, variant), c_name(function.name), hurry)
             if isinstance(begun, c_library.Compiled):
                 self.compiled[key] = begun
             else:
@@ -224,12 +224,17 @@ class Program:
         return self.coming.get(key)
 
     def executable(
-        self, function: Function, backend: str, variant: Variant, wait: Callable[[Future], Any] = result
+        self,
+        function: Function,
+        backend: str,
+        variant: Variant,
+        wait: Callable[[Future], Any] = result,
+        hurry: bool = False,
     ) -> Any:
-        """The compiled form of the primal or of one of its adjoints."""
-        key = function, backend, variant
+        """The compiled form of the primal or of one of its adjoints; `hurry`: not optimised will do."""
+        key = function, backend, variant, hurry
         if key not in self.compiled:
-            if self.prepare(function, backend, variant) is not None:
+            if self.prepare(*key) is not None:
                 self.compiled[key] = wait(self.coming.pop(key))
             elif backend != "c":
                 self.compiled[key] = on_gpu(function, variant)

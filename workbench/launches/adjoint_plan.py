@@ -122,7 +122,7 @@ def plan_adjoint(plan: Plan, active: frozenset[str], alone: bool = False) -> Bac
 
     main, pull = _divided(plan, ready(function), form, position, ready)
     if pull is None:
-        program.prepare(main.function, form.backend, main.variant)
+        program.prepare(main.function, form.backend, main.variant, main.hurry)
     races = races_of(plan) if config.race_guard else None
     needs = reverse.needs | (races.guard.needs if races else frozenset())
     carries = any(k in plan.float_reads or k in plan.accumulates_only for k in shadows)

@@ -71,6 +71,7 @@ class Executable:
     box: tuple[int, ...] = ()  # first and one-past-last thread per dimension that `variant.inner` runs
     one_thread: bool = False  # on a GPU: one thread runs all threads of the launch, in order
     slices: int = 1  # calls, one after the other, between which Python sees signals: of launches that take seconds
+    hurry: bool = False  # launches are so short that unoptimised code will do at first
     chunks_per_worker: int = 1  # per worker: those who finish first take pieces of others (work stealing)
     signature: Signature = field(init=False)
     pool_code: int = field(init=False)  # workers and pieces, as the pool takes them
@@ -93,6 +94,7 @@ class Executable:
         if self.native_call is not None and self.private_sums is None and rows is None and capture_log.opened is None:
             packed = self.packed(values)
             if capture_log.written_list is not None and not self.can_fail:
+                self.call.optimise()
                 capture_log.written_list.native(self.call.address, packed, 0, dims[0], self.pool_code)
             elif capture_log.written_list is not None:
                 capture_log.written_list.whole = False
@@ -118,6 +120,7 @@ class Executable:
             if self.private_sums is not None:
                 self.private_sums.run(self, packed, part)
             elif noted:
+                call.optimise()
                 capture_log.native(call.address, packed, *part, self.pool_code)
             else:
                 call(packed, *part, self.pool_code)
@@ -171,7 +174,8 @@ class Executable:
         return b"".join((head, *blocks_of(arrays), tail))
 
     def _compile(self) -> Any:
-        made = self.call = self.program.executable(self.function, self.form.backend, self.variant, wait_with_bar)
+        wanted = self.function, self.form.backend, self.variant, wait_with_bar, self.hurry
+        made = self.call = self.program.executable(*wanted)
         if isinstance(made, c_library.Compiled) and self.slices == 1 and 0 not in self.form.dims:
             alone = self.pool_code == 1 and not made.asks
             self.native_call = (
@@ -181,7 +185,23 @@ class Executable:
                 self.native_call = lambda packed, *rows: sums.run(self, packed, rows)
             if self.can_fail:
                 self.native_call = self._looking(self.native_call)
+            if made.optimised is not None:
+                self.native_call = self._counting(made, self.native_call)
         return made
+
+    def _counting(
+        self, made: c_library.Compiled, call: Callable[[bytes, int, int], None]
+    ) -> Callable[[bytes, int, int], None]:
+        """The same call, which has the code optimised when it has run so often that this pays."""
+
+        def counted(packed: bytes, begin: int, end: int) -> None:
+            made.ran += 1
+            if made.ran >= thresholds.OPTIMISED_FROM:
+                made.optimise()
+                self.native_call = call
+            call(packed, begin, end)
+
+        return counted
 
     def _looking(self, call: Callable[[bytes, int, int], None]) -> Callable[[bytes, int, int], None]:
         """The same call, after which a failure is raised."""
@@ -328,6 +348,8 @@ def executable_for(program: Program, function: Function, form: LaunchForm, order
     ordered = ordered or any(s.row in rows.ATOMICS and s.outs[0] in used(function.body) for s in stmts)
     cells = math.prod(form.dims)
     work = cells * cost.work(function, form) if form.backend == "c" and not ordered else 0
+    most = cells * cost.work(function, form, math.inf) if form.backend == "c" else math.inf
+    hurry = most < thresholds.HURRIED_BELOW and not has_tiles(stmts)
     wide = work >= thresholds.PARALLEL_FROM and config.threads > 1
     asked = form.backend == "cuda" or (form.backend == "c" and (wide or thresholds.large(cells)))
     added = {root_name(s) for s in stmts if s.row is rows.ACCUMULATE or s.row in rows.ATOMICS} if asked else ()
@@ -352,7 +374,7 @@ def executable_for(program: Program, function: Function, form: LaunchForm, order
     workers = config.threads if wide else 1
     slices = max(1, int(work // thresholds.SLICE))
     made = Executable(
-        program, function, form, variant, workers, contested, cut, chunks_per_worker=pieces, slices=slices
+        program, function, form, variant, workers, contested, cut, chunks_per_worker=pieces, slices=slices, hurry=hurry
     )
     if variant.many and variant.checked and variant.restrict and form.index32 and not program.moving_positions:
         return _tested_before(made)
@@ -376,8 +398,7 @@ def _without_tests(made: Executable) -> Executable:
     inner = program.once(simplify.assume, made.function, found.taken)
     variant = replace(made.variant, inner=inner, alone=found.whole)
     ends = tuple(e for pair in found.box for e in pair)
-    function, workers, chunks = made.function, made.workers, made.chunks_per_worker
-    return Executable(program, function, form, variant, workers, box=ends, chunks_per_worker=chunks, slices=made.slices)
+    return replace(made, variant=variant, box=ends)
 
 
 def _tested_before(made: Executable) -> Executable:

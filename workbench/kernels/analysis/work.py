@@ -14,7 +14,7 @@ from ..row import Effect
 from ..types import Array, Scalar, is_float
 from .launch_form import LaunchForm
 
-TURNS = 16  # of a loop that nobody knows anything of
+TURNS = 16  # of an unknown loop, as a rule
 
 
 @dataclass(frozen=True)
@@ -24,13 +24,16 @@ class _Work:
     own: float
     loops: tuple[tuple[ir.Stmt, _Work], ...]
 
-    def count(self, launch: LaunchForm) -> float:
-        return self.own + sum(_turns(s, launch) * inner.count(launch) for s, inner in self.loops)
+    def count(self, launch: LaunchForm, unknown: float) -> float:
+        return self.own + sum(_turns(s, launch, unknown) * inner.count(launch, unknown) for s, inner in self.loops)
 
 
-def work(function: ir.Function, launch: LaunchForm) -> float:
-    """The cost of one thread: that of its rows, branches counted in full and loops by their turns."""
-    return _whole(function).count(launch)
+def work(function: ir.Function, launch: LaunchForm, unknown: float = TURNS) -> float:
+    """The cost of one thread: that of its rows, branches counted in full and loops by their turns.
+
+    `unknown`: the turns of loops that nobody knows anything of.
+    """
+    return _whole(function).count(launch, unknown)
 
 
 @once_for_each
@@ -61,16 +64,16 @@ def _size(value: ir.Value) -> int:
     return 1 if isinstance(value.type, Scalar | Array) else getattr(value.type, "size", 1)
 
 
-def _turns(stmt: ir.Stmt, launch: LaunchForm) -> float:
+def _turns(stmt: ir.Stmt, launch: LaunchForm, unknown: float) -> float:
     if stmt.row is control.EACH:
         return math.prod(stmt.attr.shape)
     if stmt.attr is not None and stmt.attr.trips is not None:
         return stmt.attr.trips
     if stmt.row is control.WHILE:
-        return TURNS
+        return unknown
     start, stop, step = (_number(v, launch) for v in stmt.args[:3])
     if start is None or stop is None or not step:
-        return TURNS
+        return unknown
     return max(0, -((start - stop) // step))
 
 

@@ -3,10 +3,13 @@
 from __future__ import annotations
 
 import os
+import time
+from contextlib import suppress
 from functools import cache
 from typing import TYPE_CHECKING
 
-from .c_compiler import build, library_path
+from .c_compiler import build, hurried, library_path
+from .compile_error import CompileError
 from .disk_cache import read_sealed
 from .platform import ctypes
 from .thread_pool import after_call, kernel_address, parallel
@@ -20,24 +23,48 @@ class Compiled:
     """A kernel in machine code. `call(packed, begin, end)` runs on the calling thread, without Python's lock.
 
     `asks`: it has loops that may never end, and asks the pool now and then whether they are to stop.
+    `optimised`: of one compiled in a hurry, where the address of the optimised function goes; None of others.
+    `ran`: how often it has run so, as launches count. `text`: what is to be optimised.
     """
 
-    def __init__(self, path: Path, name: str):
-        self.path, self.name = path, name
+    ran, awaited = 0, False
+
+    def __init__(self, path: Path, name: str, text: str):
+        self.path, self.name, self.text = path, name, text
         self.library = ctypes.CDLL(str(path))
         self.call = getattr(self.library, name)
         self.call.argtypes = [ctypes.c_char_p, ctypes.c_int64, ctypes.c_int64]
         self.call.restype = None
         self.address = ctypes.cast(self.call, ctypes.c_void_p).value
-        self.asks = self._connected()
+        self.optimised = self._pointer("wb_optimised")
+        ask = self._pointer("wb_ask")
+        self.asks = ask is not None
+        if ask is not None:
+            ask.value = kernel_address("wb_asked")
 
-    def _connected(self) -> bool:
+    def _pointer(self, name: str) -> ctypes.c_void_p | None:
         try:
-            place = ctypes.c_void_p.in_dll(self.library, "wb_ask")
+            return ctypes.c_void_p.in_dll(self.library, name)
         except ValueError:
-            return False
-        place.value = kernel_address("wb_asked")
-        return True
+            return None
+
+    def optimise(self) -> None:
+        """Let an optimised function take over once another thread has compiled it: addresses of this one stay good.
+
+        In a child that is forked meanwhile it stays as it is; at its end the process waits for the compiler.
+        """
+        if self.optimised is not None and not self.awaited:
+            self.awaited = True
+            with suppress(RuntimeError):  # the process ends
+                _builders(1).submit(self._optimise, self.optimised)
+
+    def _optimise(self, place: ctypes.c_void_p) -> None:
+        try:
+            place.value = load(self.text, self.name).address
+        except (CompileError, OSError) as error:
+            import logging
+
+            logging.getLogger("workbench").warning("kernel %s stays unoptimised: %s", self.name, error)
 
     def __call__(self, packed: bytes, begin: int, end: int, team: int = 1) -> None:
         """Run the cells [begin, end) of the outermost launch dimension."""
@@ -50,37 +77,41 @@ class Compiled:
         after_call()
 
 
-_loaded: dict[tuple[str, str, tuple[str, ...]], Compiled] = {}
+_loaded: dict[tuple[str, str, tuple[str, ...], bool], Compiled] = {}
 
 
-def load(text: str, name: str, flags: tuple[str, ...] = ()) -> Compiled:
+def load(text: str, name: str, flags: tuple[str, ...] = (), hurry: bool = False) -> Compiled:
     """The function `name` of `text`, compiled at most once per machine and loaded at most once per process."""
-    key = text, name, flags
-    return _loaded.get(key) or _loaded.setdefault(key, Compiled(build(text, flags), name))
+    key = text, name, flags, hurry
+    given = hurried(text, name) if hurry else text
+    return _loaded.get(key) or _loaded.setdefault(key, Compiled(build(given, flags), name, text))
 
 
 _coming: list[Future] = []  # that nobody has seen complete
 
 
-def begin(text: str, name: str) -> Compiled | Future:
+def begin(text: str, name: str, hurry: bool = False) -> Compiled | Future:
     """The function `name` of `text` if it is in this process or on this disk, else what `load` gives in another thread.
 
-    A compiler is a process of its own, so several run side by side.
+    A compiler is a process of its own, so several run side by side. `hurry`: not optimised will do.
     """
-    if found := _loaded.get((text, name, ())):
-        return found
-    if read_sealed(path := library_path(text)) is not None:
-        return _loaded.setdefault((text, name, ()), Compiled(path, name))
-    made = _builders().submit(load, text, name)
+    for given in [text, hurried(text, name)] if hurry else [text]:
+        key = text, name, (), given is not text
+        if found := _loaded.get(key):
+            return found
+        if read_sealed(path := library_path(given)) is not None:
+            return _loaded.setdefault(key, Compiled(path, name, text))
+    made = _builders(os.cpu_count() or 1).submit(load, text, name, (), hurry)
+    time.sleep(2e-4)  # the compiler starts now, and not when this thread has to wait for something
     _coming[:] = [f for f in _coming if not f.done()] + [made]
     return made
 
 
 @cache
-def _builders() -> ThreadPoolExecutor:
+def _builders(threads: int) -> ThreadPoolExecutor:
     from concurrent.futures import ThreadPoolExecutor
 
-    return ThreadPoolExecutor(os.cpu_count() or 1, "workbench-compile")
+    return ThreadPoolExecutor(threads, "workbench-compile")
 
 
 def coming() -> list[Future]:

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import os
 import stat
+import sys
 import threading
 import time
 from collections.abc import Iterator
@@ -130,7 +131,7 @@ def _sweep(path: Path) -> None:
 @lru_cache(None)
 def _sha256() -> Any:
     """The interpreter's own SHA-256: `hashlib` loads OpenSSL first, which takes longer than a kernel is read."""
-    for name in ("_sha2", "_sha256", "hashlib"):  # of Python 3.12, 3.11, any
+    for name in ("_sha2" if sys.version_info >= (3, 12) else "_sha256", "hashlib"):
         with suppress(ImportError):
             return import_module(name).sha256
     raise ImportError("this Python has no hashlib")

@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import os
 import platform
-import re
 import sys
 import threading
 from collections.abc import Callable
@@ -40,11 +39,10 @@ def processor() -> str:
     """A text that identifies the processor, as `-march=native` sees it: model and feature flags."""
     try:
         with open("/proc/cpuinfo") as file:
-            text = file.read()
+            found = {line for line in file if line.startswith(("flags", "Features", "model name"))}
     except OSError:
         return f"{platform.machine()} {platform.processor()}"
-    found = re.findall(r"^(?:flags|Features|model name)\s*:.*$", text, re.MULTILINE)
-    return " ".join(sorted(set(found))) or platform.machine()
+    return " ".join(sorted(found)) or platform.machine()
 
 
 def end(process: Popen) -> None:

@@ -80,13 +80,18 @@ def _read(fn: Callable[..., Any]) -> Source:
         lines, before = inspect.findsource(fn)
         if fn.__code__.co_name == "<lambda>":
             return _lambda(fn, [line.rstrip("\n") for line in lines])
-        raw = [line.rstrip("\n") for line in _block(lines[before:])]
+        for block in _block, inspect.getblock:
+            raw = [line.rstrip("\n") for line in block(lines[before:])]
+            text = textwrap.dedent("\n".join(raw)) + "\n"
+            with suppress(SyntaxError):
+                tree = _definition(fn, text)
+                break
+        else:
+            raise _no_def(fn)
     except (OSError, TypeError):
         what = f"the source of `{getattr(fn, '__name__', fn)}` cannot be found"
         why = "A kernel is read from its text; a function made by exec() has none unless it is in linecache."
         raise KernelError(what, slug="no-source", why=why, instead="its `def` in a file or a notebook cell") from None
-    text = textwrap.dedent("\n".join(raw)) + "\n"
-    tree = _definition(fn, text)
     shift = len(raw[0]) - len(text.split("\n", 1)[0])
     file = inspect.getsourcefile(fn) or fn.__code__.co_filename
     if not _same_code(fn, tree):
@@ -103,7 +108,7 @@ def _read(fn: Callable[..., Any]) -> Source:
 def _block(lines: list[str]) -> list[str]:
     """The lines of the definition that they begin with, as `inspect.getblock` finds them, which takes all to tokens.
 
-    A line no deeper than the first ends it; where that lies in a string or brackets, the part before it is no Python.
+    A line no deeper than the first ends it; where that lies in a string or brackets, what is returned is no Python.
     """
     shift, end, defined = len(lines[0]) - len(lines[0].lstrip()), 1, False
     for k, line in enumerate(lines):
@@ -113,10 +118,6 @@ def _block(lines: list[str]) -> list[str]:
         defined = defined or line.lstrip().startswith("def ")
         if line.strip() and outside[:1] != "#":
             end = k + 1
-    try:
-        ast.parse(textwrap.dedent("".join(lines[:end])))
-    except SyntaxError:
-        return inspect.getblock(lines)
     return lines[:end]
 
 
@@ -136,10 +137,9 @@ def _lambda(fn: Callable[..., Any], lines: list[str]) -> Source:
 
 
 def _definition(fn: Callable[..., Any], text: str) -> ast.FunctionDef:
-    with suppress(SyntaxError):
-        for node in ast.parse(text).body:
-            if isinstance(node, ast.FunctionDef):
-                return node
+    for node in ast.parse(text).body:
+        if isinstance(node, ast.FunctionDef):
+            return node
     raise _no_def(fn)
 
 
