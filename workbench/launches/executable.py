@@ -354,9 +354,8 @@ def executable_for(program: Program, function: Function, form: LaunchForm, order
     made = Executable(
         program, function, form, variant, workers, contested, cut, chunks_per_worker=pieces, slices=slices
     )
-    if variant.many and variant.checked and variant.restrict and form.index32 and not program.moving_positions:
-        return _tested_before(made)
-    return made if ordered else _without_tests(made)
+    may = variant.many and variant.restrict and form.index32 and not program.moving_positions
+    return made if (may and _tested_before(made)) or ordered else _without_tests(made)
 
 
 def _without_tests(made: Executable) -> Executable:
@@ -380,22 +379,26 @@ def _without_tests(made: Executable) -> Executable:
     return Executable(program, function, form, variant, workers, box=ends, chunks_per_worker=chunks, slices=made.slices)
 
 
-def _tested_before(made: Executable) -> Executable:
-    """`made` with a function that tests the indices of many threads at once before they run, where there is one.
+def _tested_before(made: Executable) -> bool:
+    """Test many threads of `made` at once before they run, where there is a function for it; False if others may help.
 
     What is proven inside with loops written out is not tested: by numbers that plans differ in, and no others.
     """
-    program = made.program
+    program, variant = made.program, made.variant
     function = program.once(simplify.unrolled, made.function)
-    if not {program.leaves[k].name for k in program.index_positions}.issuperset(relevant_scalars(function)):
-        return made
-    stmts = accesses(walk(function.body))
-    tested = [stmts[k] for k in to_check(function, launch_ranges.inside(function, made.form))]
-    if not tested:
-        made.variant = replace(made.variant, checked=frozenset())
-    elif (tests := program.once(index_tests, function, frozenset(tested))) is not None:
-        made.variant = replace(made.variant, tests=tests)
-    return made
+    tested: list[Stmt] = []
+    if variant.checked:
+        if not {program.leaves[k].name for k in program.index_positions}.issuperset(relevant_scalars(function)):
+            return True
+        stmts = accesses(walk(function.body))
+        tested = [stmts[k] for k in to_check(function, launch_ranges.inside(function, made.form))]
+        if not tested:
+            made.variant = replace(variant, checked=frozenset())
+            return True
+    found = program.once(index_tests, function, frozenset(tested))
+    if found is not None:
+        made.variant = replace(variant, tests=found.tests, free=found.free)
+    return found is not None or bool(variant.checked)
 
 
 def root_name(stmt: Stmt) -> str:
