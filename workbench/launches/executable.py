@@ -395,10 +395,9 @@ def _tested_before(made: Executable) -> bool:
         if not tested:
             made.variant = replace(variant, checked=frozenset())
             return True
-    found = program.once(index_tests, function, frozenset(tested))
-    if found is not None:
-        made.variant = replace(variant, tests=found.tests, free=found.free)
-    return found is not None or bool(variant.checked)
+    tests = program.once(index_tests, function, frozenset(tested))
+    made.variant = replace(variant, tests=tests)
+    return tests is not None or bool(variant.checked)
 
 
 def root_name(stmt: Stmt) -> str:

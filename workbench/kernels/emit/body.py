@@ -20,7 +20,7 @@ from ...errors import Where
 from ..ir import Function, Region, Stmt, Value, numeric, root, type_as, walk
 from ..ops import control, memory as mem, scalar, vectors
 from ..row import Row
-from ..types import Array, Composite, Scalar, Stack, Tile, Type, bool_, int32
+from ..types import Array, Composite, Scalar, Stack, Tile, Type, bool_
 from .c_names import CNames, literal, type_name, zero
 from .components import CHOSEN, Expr
 from .signature import BOUNDS, CLAIM, Signature, Variant, accesses, claims, conventions, logs
@@ -473,12 +473,12 @@ class Body(TileText):
 
     def _index(self, value: Value) -> str:
         """An index of memory: a number beside that of the thread in 64 bits, or compilers take it that it may wrap."""
-        stmt = value.stmt
-        if self.index == "int64_t" and stmt is not None and stmt.row in (scalar.ADD, scalar.SUB):
-            of, by = (a.stmt for a in stmt.args)
-            if of is not None and by is not None and of.row is control.TID and by.row is control.CONST:
-                if value.type is int32 and abs(by.attr) <= (1 << 16 if self.variant.index32 else 1):
-                    return f"((int64_t){self.text(stmt.args[0])} {'+-'[stmt.row is scalar.SUB]} {self.text(stmt.args[1])})"
+        made, far = value.stmt, 1 << 16 if self.variant.index32 else 1
+        if self.index == "int64_t" and made is not None and made.row in (scalar.ADD, scalar.SUB):
+            of, by = (a.stmt for a in made.args)
+            if of and by and of.row is control.TID and by.row is control.CONST and abs(by.attr) <= far:
+                first, second = map(self.text, made.args)
+                return f"((int64_t){first}{'+' if made.row is scalar.ADD else '-'}{second})"
         return self.text(value)
 
     def row_load(self, stmt: Stmt) -> None:

@@ -71,8 +71,8 @@ def update(name: str, row: Row, scalar: Scalar, shared: bool, where: Where | Non
 
 def text(function: Function, variant: Variant = PLAIN) -> str:
     """The whole C text; its entry is `void NAME(const void *args, int64_t begin, int64_t end)`."""
-    if variant.tests is not None and variant.free is not None:
-        return _tested(function, variant, variant.tests, variant.free)
+    if variant.tests is not None:
+        return _tested(function, variant, *variant.tests)
     function, form = blocks.lanes(function, variant)
     signature = Signature(function, boxed=variant.inner is not None)
     whole = _cells(function, variant, signature, form)
@@ -88,7 +88,7 @@ def text(function: Function, variant: Variant = PLAIN) -> str:
 
 def _tested(function: Function, variant: Variant, tests: Function, free: Function) -> str:
     """The text of threads that are tested beforehand, a block of them at a time."""
-    signature, plain = Signature(function), replace(variant, checked=frozenset(), tests=None, free=None)
+    signature, plain = Signature(function), replace(variant, checked=frozenset(), tests=None)
     free, form = blocks.lanes(free, plain)
     forms = {"cells": (function, variant, None), "free": (free, plain, form), "tests": (tests, plain, None)}
     bodies = {name: _cells(f, v, Signature(f), blocked) for name, (f, v, blocked) in forms.items()}

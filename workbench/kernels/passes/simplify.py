@@ -50,9 +50,9 @@ def rewrite(function: Function, groups: tuple[frozenset[str], ...] | None = None
 
 
 @named_pass("assume branches")
-def assume(function: Function, taken: Collection[Stmt], false: Collection[Value] = ()) -> Function:
-    """The same function where these `if`s are known to take their first branch, and these values to be `false`."""
-    return _pruned(Rewrite(None, frozenset(taken), false=frozenset(false)).function(function))
+def assume(function: Function, taken: Collection[Stmt]) -> Function:
+    """The same function where these `if`s are known to take their first branch."""
+    return _pruned(Rewrite(None, frozenset(taken)).function(function))
 
 
 @named_pass("merge parameters")
@@ -129,9 +129,8 @@ class Rewrite:
         taken: frozenset[Stmt] = frozenset(),
         unroll: bool = False,
         same: dict[str, str] | None = None,
-        false: frozenset[Value] = frozenset(),
     ):
-        self.groups, self.taken, self.unroll, self.same, self.false = groups, taken, unroll, same or {}, false
+        self.groups, self.taken, self.unroll, self.same = groups, taken, unroll, same or {}
         self.writes: dict[Stmt, frozenset[str]] = {}
         self.room = UNROLLED  # for loops that get their bounds from a counter written out: no `_size` has seen those
         self.builder = Builder()
@@ -172,8 +171,6 @@ class Rewrite:
         if known is not None:
             scope.values[stmt.outs[0]] = known
             return
-        if stmt.row is c.ASSERT and constant_of(args[0]) is True:
-            return
         made = self.builder.repeat(stmt, args, scope.values)
         if pure:
             scope.pure[key] = made
@@ -183,8 +180,6 @@ class Rewrite:
 
     def known(self, stmt: Stmt, args: tuple[Value, ...], scope: ValueFacts, key: tuple) -> Value | None:
         """An existing value equal to this statement's result (CSE, store forwarding, folding), or None."""
-        if self.false and stmt.outs and stmt.outs[0] in self.false:
-            return constant(stmt.outs[0].type, False)
         if stmt.row is mem.LOAD and self.groups is not None:
             return scope.cells.get(_cell(args[0], args[1:]))
         if stmt.row.effect is not Effect.PURE:
