@@ -384,20 +384,17 @@ def _tested_before(made: Executable) -> bool:
 
     What is proven inside with loops written out is not tested: by numbers that plans differ in, and no others.
     """
-    program, variant = made.program, made.variant
-    function = program.once(simplify.unrolled, made.function)
-    tested: list[Stmt] = []
-    if variant.checked:
+    program, tested = made.program, list[Stmt]()
+    function, checked = program.once(simplify.unrolled, made.function), bool(made.variant.checked)
+    if checked:
         if not {program.leaves[k].name for k in program.index_positions}.issuperset(relevant_scalars(function)):
             return True
         stmts = accesses(walk(function.body))
         tested = [stmts[k] for k in to_check(function, launch_ranges.inside(function, made.form))]
-        if not tested:
-            made.variant = replace(variant, checked=frozenset())
-            return True
+        made.variant = made.variant if tested else replace(made.variant, checked=frozenset())
     tests = program.once(index_tests, function, frozenset(tested))
-    made.variant = replace(variant, tests=tests)
-    return tests is not None or bool(variant.checked)
+    made.variant = replace(made.variant, tests=tests)
+    return checked or tests is not None
 
 
 def root_name(stmt: Stmt) -> str:

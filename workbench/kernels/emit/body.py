@@ -477,8 +477,7 @@ class Body(TileText):
         if self.index == "int64_t" and made is not None and made.row in (scalar.ADD, scalar.SUB):
             of, by = (a.stmt for a in made.args)
             if of and by and of.row is control.TID and by.row is control.CONST and abs(by.attr) <= far:
-                first, second = map(self.text, made.args)
-                return f"((int64_t){first}{'+' if made.row is scalar.ADD else '-'}{second})"
+                return f"((int64_t){'+-'[made.row is scalar.SUB].join(map(self.text, made.args))})"
         return self.text(value)
 
     def row_load(self, stmt: Stmt) -> None:

@@ -61,17 +61,18 @@ def index_tests(function: Function, tested: Collection[Stmt]) -> tuple[Function,
     with builder.open():
         least = {i: reduce(ROWS["min"], [builder.emit(mem.SHAPE, a, attr=k) for a, k in e]) for i, e in extents.items()}
         signs = [sign for i, n in least.items() for sign in (i, n - 1 - i)]
-        inside = [reduce(ROWS["bit_or"], signs) >= 0] if signs else []
-        for holds in inside + [ROWS["logical_not"](v) for v in zeros]:
-            builder.emit(c.ASSERT, holds, attr=MAY_LEAVE)
+        holds = [reduce(ROWS["bit_or"], signs) >= 0] if signs else []
+        holds += [ROWS["logical_not"](v) for v in zeros]
+        builder.emit(c.ASSERT, reduce(ROWS["logical_and"], holds), attr=MAY_LEAVE)
     return prune(rewrite(function.with_body(builder.region))), free
 
 
 def _without_branches(function: Function, known: list[Stmt]) -> tuple[Function, list[Value]]:
     """The function for threads at no singular place, and what tells of one: if this takes all branches away."""
-    zeros = {s for s in known if s.row is scalar.EQ and s.of is not None and s.of.row.singular is not None}
-    body = [replace(s, row=c.CONST, args=(), attr=False) if s in zeros else s for s in function.body.body]
-    free = assume(function.with_body(Region(list(function.params), body)), ())
-    if any(s.regions for s in free.body.body) or not any(s.regions for s in body):
-        return function, []
-    return free, [s.outs[0] for s in known if s in zeros]
+    zeros = [s for s in known if s.row is scalar.EQ and s.of is not None and s.of.row.singular is not None]
+    if zeros and any(s.regions for s in function.body.body):
+        body = [replace(s, row=c.CONST, args=(), attr=False) if s in zeros else s for s in function.body.body]
+        free = assume(function.with_body(Region(list(function.params), body)), ())
+        if not any(s.regions for s in free.body.body):
+            return free, [s.outs[0] for s in zeros]
+    return function, []
