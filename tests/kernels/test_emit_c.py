@@ -808,10 +808,10 @@ def test_a_stencil_is_a_loop_along_the_last_axis_over_neighbouring_elements(rest
     inner = loops[-1]
     assert re.findall(r"\b[uvw]\[.*?\]", inner) == [
         "u[i * u_n1 + j]",
-        "u[t_10 * u_n1 + j]",
-        "u[t_12 * u_n1 + j]",
-        "u[i * u_n1 + t_15]",
-        "u[i * u_n1 + t_18]",
+        "u[((int64_t)i+1) * u_n1 + j]",
+        "u[((int64_t)i-1) * u_n1 + j]",
+        "u[i * u_n1 + ((int64_t)j+1)]",
+        "u[i * u_n1 + ((int64_t)j-1)]",
         "v[i * v_n1 + j]",
         "w[i * w_n1 + j]",
     ]

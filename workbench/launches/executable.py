@@ -376,9 +376,8 @@ def executable_for(program: Program, function: Function, form: LaunchForm, order
     made = Executable(
         program, function, form, variant, workers, contested, cut, chunks_per_worker=pieces, slices=slices, hurry=hurry
     )
-    if variant.many and variant.checked and variant.restrict and form.index32 and not program.moving_positions:
-        return _tested_before(made)
-    return made if ordered else _without_tests(made)
+    may = variant.many and variant.restrict and form.index32 and not program.moving_positions
+    return made if (may and _tested_before(made)) or ordered else _without_tests(made)
 
 
 def _without_tests(made: Executable) -> Executable:
@@ -401,22 +400,22 @@ def _without_tests(made: Executable) -> Executable:
     return replace(made, variant=variant, box=ends)
 
 
-def _tested_before(made: Executable) -> Executable:
-    """`made` with a function that tests the indices of many threads at once before they run, where there is one.
+def _tested_before(made: Executable) -> bool:
+    """Test many threads of `made` at once before they run, where there is a function for it; False if others may help.
 
     What is proven inside with loops written out is not tested: by numbers that plans differ in, and no others.
     """
-    program = made.program
-    function = program.once(simplify.unrolled, made.function)
-    if not {program.leaves[k].name for k in program.index_positions}.issuperset(relevant_scalars(function)):
-        return made
-    stmts = accesses(walk(function.body))
-    tested = [stmts[k] for k in to_check(function, launch_ranges.inside(function, made.form))]
-    if not tested:
-        made.variant = replace(made.variant, checked=frozenset())
-    elif (tests := program.once(index_tests, function, frozenset(tested))) is not None:
-        made.variant = replace(made.variant, tests=tests)
-    return made
+    program, tested = made.program, list[Stmt]()
+    function, checked = program.once(simplify.unrolled, made.function), bool(made.variant.checked)
+    if checked:
+        if not {program.leaves[k].name for k in program.index_positions}.issuperset(relevant_scalars(function)):
+            return True
+        stmts = accesses(walk(function.body))
+        tested = [stmts[k] for k in to_check(function, launch_ranges.inside(function, made.form))]
+        made.variant = made.variant if tested else replace(made.variant, checked=frozenset())
+    tests = program.once(index_tests, function, frozenset(tested))
+    made.variant = replace(made.variant, tests=tests)
+    return checked or tests is not None
 
 
 def root_name(stmt: Stmt) -> str:

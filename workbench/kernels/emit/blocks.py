@@ -107,7 +107,10 @@ def _blocks(function: Function, facts: _Facts, many: bool) -> ThreadStretches | 
         if not many or not spread or working < WORTH or not all(facts.clean(s) for s in function.body.body):
             return None
         behind = [s for s in adds if root(s.args[0]) in spread]
-        form.parts = [[s for s in function.body.body if s not in behind], behind]
+        before = [s for s in function.body.body if s not in behind]
+        asked = used(Region(body=before))
+        negated = [s for s in before if s.row is scalar.NEG and s.outs[0] not in asked]  # behind it costs no memory
+        form.parts = [[s for s in before if s not in negated], negated + behind]
     elif spread:
         return None
     sizes = [numeric(v).scalar.itemsize for s in stmts for v in s.outs if _floats(v.type)]

@@ -18,7 +18,7 @@ import numpy as np
 
 from ...errors import Where
 from ..ir import Function, Region, Stmt, Value, numeric, root, type_as, walk
-from ..ops import control, memory as mem, vectors
+from ..ops import control, memory as mem, scalar, vectors
 from ..row import Row
 from ..types import Array, Composite, Scalar, Stack, Tile, Type, bool_
 from .c_names import CNames, literal, type_name, zero
@@ -469,7 +469,16 @@ class Body(TileText):
     def target_of(self, stmt: Stmt, values: int) -> tuple[ArrayNames, list[str], list[str]]:
         count = len(stmt.args) - values
         m = self.memory[stmt.args[0]]
-        return m, [self.text(a) for a in stmt.args[1:count]], [self.text(a) for a in stmt.args[count:]]
+        return m, [self._index(a) for a in stmt.args[1:count]], [self.text(a) for a in stmt.args[count:]]
+
+    def _index(self, value: Value) -> str:
+        """An index of memory: a number beside that of the thread in 64 bits, or compilers take it that it may wrap."""
+        made, far = value.stmt, 1 << 16 if self.variant.index32 else 1
+        if self.index == "int64_t" and made is not None and made.row in (scalar.ADD, scalar.SUB):
+            of, by = (a.stmt for a in made.args)
+            if of and by and of.row is control.TID and by.row is control.CONST and abs(by.attr) <= far:
+                return f"((int64_t){'+-'[made.row is scalar.SUB].join(map(self.text, made.args))})"
+        return self.text(value)
 
     def row_load(self, stmt: Stmt) -> None:
         m, indices, _ = self.target_of(stmt, 0)

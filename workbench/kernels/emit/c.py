@@ -72,7 +72,7 @@ def update(name: str, row: Row, scalar: Scalar, shared: bool, where: Where | Non
 def text(function: Function, variant: Variant = PLAIN) -> str:
     """The whole C text; its entry is `void NAME(const void *args, int64_t begin, int64_t end)`."""
     if variant.tests is not None:
-        return _tested(function, variant, variant.tests)
+        return _tested(function, variant, *variant.tests)
     function, form = blocks.lanes(function, variant)
     signature = Signature(function, boxed=variant.inner is not None)
     whole = _cells(function, variant, signature, form)
@@ -86,11 +86,11 @@ def text(function: Function, variant: Variant = PLAIN) -> str:
     return "\n".join([*_top([whole, inner], signature), *parts, *_boxed_entry(whole, AROUND)])
 
 
-def _tested(function: Function, variant: Variant, tests: Function) -> str:
-    """The text of threads whose indices are tested beforehand, a block of them at a time."""
-    signature, free = Signature(function), replace(variant, checked=frozenset(), tests=None)
-    plain, form = blocks.lanes(function, free)
-    forms = {"cells": (function, variant, None), "free": (plain, free, form), "tests": (tests, free, None)}
+def _tested(function: Function, variant: Variant, tests: Function, free: Function) -> str:
+    """The text of threads that are tested beforehand, a block of them at a time."""
+    signature, plain = Signature(function), replace(variant, checked=frozenset(), tests=None)
+    free, form = blocks.lanes(free, plain)
+    forms = {"cells": (function, variant, None), "free": (free, plain, form), "tests": (tests, plain, None)}
     bodies = {name: _cells(f, v, Signature(f), blocked) for name, (f, v, blocked) in forms.items()}
     inner = " * ".join(["1", *(f"args->dim[{k}]" for k in range(1, function.rank))])
     words = {"NAME": signature.name, "INNER": inner, "WORDS": str(STATUS_WORDS), "NOTED": str(NOTED)}

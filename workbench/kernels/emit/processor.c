@@ -138,7 +138,7 @@ AROUND}
         part[2 * k + 1] = in[2 * k + 1];
     }
 
-// The entry of a launch whose indices are tested for a block of threads at once: NAME, INNER, WORDS, NOTED, POINTERS_.. are put in.
+// The entry of a launch whose threads are tested, a block of them at once: NAME, INNER, WORDS, NOTED, POINTERS_.. are put in.
 //// TESTED_ENTRY
 void NAME(const void *block, int64_t begin, int64_t end) {
     const NAME_args *args = block;
@@ -153,7 +153,7 @@ void NAME(const void *block, int64_t begin, int64_t end) {
             continue;
         }
         NAME_cells(args, b, ePOINTERS_cells);
-        if (args->status[0]) return;
+        if (args->status && args->status[0]) return;
         noted[NOTED] = 0;
     }
 }

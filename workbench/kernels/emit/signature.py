@@ -37,8 +37,8 @@ class Variant:
     inner: the function without its tests, for a box of threads that every launch gives. alone: threads
     outside the box do nothing.
     many: threads enough for code that takes compilers long, as it does much at once.
-    tests: a function that notes where an index of `checked` may leave its array: threads that it notes nothing of are
-    run without testing any.
+    tests: a function that notes where an index of `checked` may leave its array, and what threads that it notes nothing
+    of run, without testing any.
     aligned: contiguous arrays of 8 or 16 bytes an element (or a multiple) begin at such a multiple; heeded on GPUs.
     """
 
@@ -50,7 +50,7 @@ class Variant:
     inner: Function | None = None
     alone: bool = False
     many: bool = False
-    tests: Function | None = None
+    tests: tuple[Function, Function] | None = None
     aligned: bool = False
 
 

@@ -288,7 +288,7 @@ DIV = _of_numbers(
     cost=8,
     meaning=_quotient,
     c=c_div("{0} / {1}", "{0}", "{0} / {1}"),
-    adjoint=lambda g, y, a, b: (OVER(g, b), NEG(OVER(TIMES(g, y), b))),
+    adjoint=lambda g, y, a, b: (h := OVER(g, b), NEG(TIMES(h, y))),
 )
 
 # ---- products by which adjoints and tangents pass a row: exactly 0 stays 0, whatever the other factor is
@@ -310,10 +310,6 @@ def _zero_or(product: Callable[..., Any], zero: Callable[..., Any]) -> Callable[
         return np.where(zero(g, f), np.zeros_like(made), made)
 
     return meaning
-
-
-def _times(g, f):
-    return np.where(g == 0, np.copysign(np.zeros_like(g * f), g), g * f)
 
 
 def contracted(h: Operand, by: Operand, of: Operand) -> Any:
@@ -339,9 +335,9 @@ TIMES = row(
     "times",
     type=_either(MUL.type),
     facts="elementwise bilinear exact cheap",
-    c="{0} * ({0} == 0 ? 0 : {1})",
+    c="{0} == 0 ? 0 : {0} * {1}",
     shown=MUL,
-    meaning=_times,
+    meaning=_zero_or(lambda g, f: g * f, lambda g, f: g == 0),
     adjoint=_adjoint_product,
     tangent=lambda ts, y, g, f: product_tangent(ts, g, f),
 )

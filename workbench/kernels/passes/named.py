@@ -19,7 +19,7 @@ _kept: ContextVar[list[tuple[str, str]] | None] = ContextVar("kept", default=Non
 
 
 def named_pass(name: str) -> Callable[[Callable[P, R]], Callable[P, R]]:
-    """Decorator of a pass. What it returns is a function, a record with functions among its fields, or None.
+    """Decorator of a pass. What it returns is a function, several, a record with functions among its fields, or None.
 
     They are handed to `config.check_passes`, if there is such a check.
     """
@@ -43,7 +43,7 @@ def named_pass(name: str) -> Callable[[Callable[P, R]], Callable[P, R]]:
 
 def functions_of(made: object) -> list[Function]:
     """The programs that a pass returned."""
-    found = [made] if isinstance(made, Function) else vars(made).values() if made is not None else ()
+    found = made if isinstance(made, tuple) else (made, *vars(made).values()) if made is not None else ()
     return [f for f in found if isinstance(f, Function)]
 
 
