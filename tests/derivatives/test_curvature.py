@@ -157,3 +157,21 @@ def test_memory_that_others_wrote_between_two_launches_has_no_second_derivative(
     with pytest.raises(wb.GradientError, match="'y' was changed by 'assign' between two events") as refused:
         asked(tape, z[:1], x)
     assert refused.value.slug == "overwritten" and refused.value.where.text.strip() == "y.assign(np.full(N, 5.0))"
+
+
+@pytest.mark.parametrize("at", [(0.4, 0.4), (-0.7, 0.7), (1.0, -1.0), (0.3, 0.8)])
+def test_the_second_derivatives_of_an_angle_on_the_diagonals(at):
+    """Of phi = atan2(y, x): phi_xx = 2 x y / r^4 = -phi_yy, phi_xy = (y^2 - x^2) / r^4."""
+
+    @wb.kernel
+    def angle(p: wb.array[wb.float64], out: wb.array[wb.float64]):
+        out[0] = wb.atan2(p[1], p[0])
+
+    p, out = wb.array(np.array(at), requires_grad=True), wb.zeros(1, dtype=wb.float64)
+    with wb.Tape(keep="all") as tape:
+        wb.launch(angle, 1, [p], [out])
+    (x, y), r = at, np.hypot(*at)
+    straight, mixed = 2 * x * y / r**4, (y * y - x * x) / r**4
+    np.testing.assert_allclose(
+        wb.hessian(tape, out, p), [[straight, mixed], [mixed, -straight]], rtol=1e-14, atol=1e-15
+    )

@@ -140,6 +140,32 @@ def test_a_capture_of_a_grid_that_is_built_only_later_says_so():
         wb.launch(count, 3, [grid.id, x, 0.5, out])
 
 
+@wb.struct
+class Cutoff:
+    radius: float
+
+
+@wb.kernel
+def counted_within(grid: wb.uint64, x: wb.array[wb.vec3], cutoff: Cutoff, out: wb.array[int]):
+    i = wb.tid()
+    for _ in wb.hash_grid_query(grid, x[i], cutoff.radius):
+        out[i] += 1
+
+
+@pytest.mark.parametrize(
+    "launch",
+    [
+        lambda g, x, out: wb.launch(count, 3, [g, x, 0.5, out], record_cmd=True),
+        lambda g, x, out: wb.launch(counted_within, 3, [g, x, Cutoff(), out]),
+    ],
+    ids=["recorded", "struct"],
+)
+def test_what_may_change_before_a_replay_does_not_wait_for_a_grid(launch):
+    x, out, grid = wb.zeros(3, dtype=wb.vec3), wb.zeros(3, dtype=int), wb.HashGrid(2, 2, 2)
+    with wb.ScopedCapture(), pytest.raises(wb.LaunchError, match=r"not built before this capture(.|\n)*grid.build"):
+        launch(grid.id, x, out)
+
+
 @wb.kernel
 def nearer(grid: wb.uint64, x: wb.array[wb.vec3], by: wb.vec3, out: wb.array[wb.vec3]):
     i = wb.hash_grid_point_id(grid, wb.tid())

@@ -509,20 +509,87 @@ def size_of_the_last(v: wb.array[V3], n: int, y: wb.array[F]):
     y[i] = x
 
 
-@pytest.mark.parametrize("kernel", [size_handed_on, sizes_summed, size_of_the_last])
-def test_the_slope_of_a_size_that_a_loop_hands_to_a_sign_is_said(kernel):
+@wb.kernel
+def size_by_side(v: wb.array[V3], n: int, y: wb.array[F]):
+    i = wb.tid()
+    s = F(0.0)
+    a = F(0.0)
+    for _ in range(n):
+        s += a * wb.where(v[i][0] > F(0.0), F(1.0), F(-1.0))
+        a = wb.sqrt(v[i][0] * v[i][0])
+    y[i] = s
+
+
+@wb.kernel
+def size_turned(v: wb.array[V3], n: int, y: wb.array[F]):
+    i = wb.tid()
+    x = v[i][0]
+    s = F(0.0)
+    a = F(0.0)
+    for _ in range(n):
+        s += a
+        a = wb.abs(x)
+        if x < F(0.0):
+            a = -a
+    y[i] = s
+
+
+@wb.kernel
+def size_over_the_sign(v: wb.array[V3], n: int, y: wb.array[F]):
+    i = wb.tid()
+    x = v[i][0]
+    y[i] = wb.abs(x) / wb.sign(x) + wb.copysign(wb.abs(v[i][1]), v[i][1]) * wb.copysign(F(1.0), v[i][2])
+    wb.atomic_add(y, i, wb.sign(x) * wb.sin(wb.abs(x) + x * x))
+
+
+@pytest.mark.parametrize("zero", [0.0, -0.0])
+@pytest.mark.parametrize("kernel", [size_handed_on, size_of_the_last, size_by_side, size_turned, size_over_the_sign])
+def test_a_size_on_the_side_of_its_sign_is_the_number_in_all_modes(kernel, zero):
+    """However it comes to its sign: within a turn, from the last one, behind the loop; forwards and backwards."""
+    program = turns(kernel)
+    for x in (zero, 0.3, -0.3):
+        start = np.array([x, x if kernel is size_over_the_sign else 0.2, 0.1])
+        slope = one_sided(program, start)
+        assert np.abs(slope).max() > 0.9
+        found, tape, v, y, _ = walks(program, F, start)
+        assert not any(found.values())
+        np.testing.assert_allclose(RAYS @ v.grad.numpy()[0], slope, rtol=1e-5, atol=1e-6)
+        forwards = [t[y][0] for t in wb.jvp(tape, [{v: ray[None]} for ray in RAYS])]
+        np.testing.assert_allclose(forwards, slope, rtol=1e-5, atol=1e-6)
+        np.testing.assert_allclose(wb.jacobian(tape, y, v).reshape(3), v.grad.numpy()[0], rtol=1e-14)
+
+
+@wb.kernel
+def by_the_sign_of_another(v: wb.array[V3], n: int, y: wb.array[F]):
+    i = wb.tid()
+    x = v[i][0]
+    y[i] = wb.abs(x) * wb.sign(F(2.0) * x)
+
+
+@wb.kernel
+def by_a_carried_sign_of_another(v: wb.array[V3], n: int, y: wb.array[F]):
+    i = wb.tid()
+    x = v[i][0]
+    s = F(0.0)
+    a = F(0.0)
+    for _ in range(n):
+        s += a * wb.copysign(F(1.0), x * x * x)
+        a = wb.abs(x)
+    y[i] = s
+
+
+@pytest.mark.parametrize("kernel", [by_the_sign_of_another, by_a_carried_sign_of_another, sizes_summed])
+def test_a_size_beside_the_sign_of_another_number_is_said_in_all_modes(kernel):
     program = turns(kernel)
     assert np.abs(one_sided(program, np.zeros(3))).max() > 0.9
     found, tape, *_ = walks(program, F, np.zeros(3))
-    assert any("The slope of `abs`" in text and text.endswith("[convention]") for text in found["backward"])
+    for said in found.values():
+        assert any("The slope of `abs`" in text and text.endswith("[convention]") for text in said)
     assert {f.thread for f in tape.diagnose().named("convention")} == {0}
     found, *_ = walks(program, F, np.zeros(3), seed=0.0)
     assert found["backward"] == []
-    for x in (0.3, -0.3):
-        start = np.array([x, 0.2, 0.1])
-        found, _, v, *_ = walks(program, F, start)
-        assert not any(found.values())
-        np.testing.assert_allclose(RAYS @ v.grad.numpy()[0], one_sided(program, start), rtol=1e-5, atol=1e-6)
+    found, _, v, *_ = walks(program, F, np.array([-0.3, 0.2, 0.1]))
+    assert not any(found.values())
 
 
 @wb.kernel

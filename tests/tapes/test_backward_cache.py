@@ -238,3 +238,44 @@ def test_an_optimizer_may_step_between_a_walk_that_was_made_before_and_another()
         x.grad.zero_()
         tape.backward(grads={y: np.ones(3)})
         np.testing.assert_allclose(x.grad.numpy(), slope)
+
+
+@wb.kernel
+def squared_in_place(x: wb.array[float]):
+    i = wb.tid()
+    x[i] = x[i] * x[i]
+
+
+@wb.kernel
+def grown(x: wb.array[float], by: wb.array[float]):
+    i = wb.tid()
+    x[i] = x[i] * by[i]
+    by[i] = x[i] + by[i]
+
+
+def twice_over(x: wb.array, y: wb.array) -> None:
+    wb.launch(squared_in_place, 3, [x])
+    wb.launch(squared_in_place, 3, [x])
+
+
+STEPS: dict[str, tuple[Callable[..., Any], Callable[..., Any]]] = {
+    "one launch in place": (lambda x, y: wb.launch(squared_in_place, 3, [x]), lambda x, y: 2.0 * x),
+    "two in place": (twice_over, lambda x, y: 4.0 * x**3),
+    "both overwritten": (lambda x, y: wb.launch(grown, 3, [x, y]), lambda x, y: y),
+}
+
+
+@pytest.mark.parametrize("name", STEPS)
+def test_a_walk_that_reads_what_was_kept_reads_that_of_its_own_turn(name: str) -> None:
+    """Every turn on the same arrays with other numbers: at the latest at the third a list would run."""
+    step, slope = STEPS[name]
+    x, y = wb.zeros(3, requires_grad=True), wb.zeros(3)
+    for turn in range(1, 6):
+        start, other = np.arange(1.0, 4.0, dtype=np.float32) * 0.25 * turn, np.float32([0.5, 1.5, turn])
+        x.assign(start)
+        y.assign(other)
+        with wb.Tape() as tape:
+            step(x, y)
+        tape.backward(grads={x: wb.ones(3)})
+        np.testing.assert_allclose(x.grad.numpy(), slope(start, other), rtol=1e-6)
+        tape.zero()

@@ -228,26 +228,11 @@ POS = _of_numbers("pos", sign="+", meaning=lambda a: a, c="{0}", adjoint=lambda 
 
 
 def _fused_mul(stmt: ir.Stmt) -> ir.Stmt | None:
-    """Fused derivative rule of x * sqrt(x): 3/2 sqrt(x). None if the root has a name, as its adjoint is shown.
-
-    And of abs(x) * sign(x), which is x, also where abs has no slope; one of them may be multiplied before.
-    """
+    """Fused derivative rule of x * sqrt(x): 3/2 sqrt(x). None if the root has a name, as its adjoint is shown."""
     for x, r in (stmt.args, stmt.args[::-1]):
         if r.stmt is not None and r.stmt.row is SQRT and r.stmt.args[0] is x and not r.name:
             return ir.Stmt(TIMES_ROOT, (x,), (r,))
-        if (whole := _whole(x, r)) is not None:
-            return ir.Stmt(POS, (whole,), stmt.outs)
-        for p, q in (r.stmt.args, r.stmt.args[::-1]) if r.stmt is not None and r.stmt.row is MUL else ():
-            if (whole := _whole(x, q)) is not None:
-                return ir.Stmt(MUL, (p, whole), stmt.outs)
     return None
-
-
-def _whole(one: ir.Value, other: ir.Value) -> ir.Value | None:
-    """The number of which these are the absolute value and the sign, in any order; None for others."""
-    a, b = one.stmt, other.stmt
-    same = a is not None and b is not None and {a.row, b.row} == {ABS, SIGN} and a.args == b.args
-    return a.args[0] if a is not None and same else None
 
 
 MUL = _of_numbers(
@@ -742,7 +727,7 @@ def _adjoint_atan2(g, out, y, x):
     """x and -y over x² + y², whose squares may overflow or vanish: the larger of the two is taken out of them."""
     ax, ay = ABS(x), ABS(y)
     far = MAX(ax, ay)
-    r = MIN(ax, ay) / far
+    r = MIN(ay, ax) / far  # of equal ones each takes its first operand: the one and the other
     down = 1.0 + r * r
     flat = EQ(far, math.inf)
     dy, dx = (WHERE(flat, zero(x), a / far / down) for a in (x, y))
@@ -760,15 +745,45 @@ ATAN2 = row(
     ),
     **_LIBRARY,
 )
+
+
+def _unit(x):
+    return COPYSIGN(zero(x) + 1.0, x)
+
+
 COPYSIGN = row(
     "copysign",
     type=rule_floats("copysign"),
     meaning=np.copysign,
     c="copysign{f}({0}, {1})",
     exact=True,
-    adjoint=lambda g, y, a, b: (WHERE(EQ(a, y), g, -g), None),
+    adjoint=lambda g, y, a, b: (TIMES(g, _unit(a) * _unit(b)), None),
     cost=8,
 )
+
+
+# of abs at 0: one-sided where a kernel asks on which side the number is; said where it asks that of another number
+_JUMPING = Singular(
+    lambda g, y, x: EQ(x, zero(x)), "the slope of `abs` at 0 jumps, as does a sign", "the number for abs(x) * sign(x)"
+)
+JUMPING = Row("abs", type=ABS.type, elementwise=True, adjoint=ABS.adjoint, tangent=ABS.tangent, singular=_JUMPING)
+ABOVE, BELOW, SIGNED = (
+    Row("abs", type=ABS.type, elementwise=True, adjoint=rule, tangent=diagonal(rule))
+    for rule in (
+        lambda g, y, x: (PICK_LT(x, zero(x), NEG(g), g),),
+        lambda g, y, x: (PICK_LT(zero(x), x, g, NEG(g)),),
+        lambda g, y, x: (TIMES(g, _unit(x)),),
+    )
+)
+SIDES = {SIGN: ABOVE, STEP: ABOVE, COPYSIGN: SIGNED, LT: ABOVE, GE: ABOVE, GT: BELOW, LE: BELOW}
+
+
+def side_of_zero(stmt: ir.Stmt) -> tuple[ir.Value, Row] | None:
+    """(A number x that jumps at 0 here, as sign(x) or x > 0, the rule of abs(x) that takes 0 to the same side)."""
+    side, last = SIDES.get(stmt.row), stmt.args[-1].stmt if stmt.args else None
+    if last is not None and last.row is ir.CONST and last.attr == 0:
+        return side and (stmt.args[0], side)
+    return (stmt.args[-1], SIDES[stmt.row]) if stmt.row in (SIGN, STEP, COPYSIGN) else None
 
 
 # ---- powers of two, by which rows scale without a rounding

@@ -15,7 +15,6 @@ from ..ir import Function, Region, Role, Stmt, Value, constant, root, walk
 from ..ops import control as c, memory as mem, tiles
 from ..ops.composite import all_zero
 from ..ops.row import ROWS, plus
-from ..ops.scalar import ABS, SIGN
 from ..row import NO_GRADIENT
 from ..types import Array, Tile, int32, shadow_type
 from . import simplify, singular
@@ -160,11 +159,6 @@ class Adjoint(Derivative):
             root, v = known[stmt.outs[0]], known[stmt.args[0]]
             limit, sure = singular.slope_beside_zero(self.builder, row, g, root, v, grads[0])
             grads = (limit,)
-        if row is ABS and any(s.row is SIGN for s in walk(self.primal.body)):
-            limit, rest = singular.slope_beside_sign(self.builder, g, known[stmt.args[0]], *grads)
-            grads = (limit,)
-            if self.slopes.loops:
-                self.claim(singular.SIGNED, singular.SIGNED.met(rest, y, *operands))
         if row.singular is not None:
             self.claim_singular(stmt, g, row.singular.met(g, y, *operands), known, sure)
         for a, d in zip(stmt.args, grads, strict=True):

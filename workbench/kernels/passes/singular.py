@@ -21,17 +21,12 @@ from ..ir import Builder, Region, Role, Stmt, Value, root, walk
 from ..ops import control as c, memory as mem
 from ..ops.composite import all_zero
 from ..ops.row import ROWS, like, zero
-from ..ops.scalar import ATAN2, CBRT, POW, SIGN, SQRT
+from ..ops.scalar import ATAN2, CBRT, JUMPING, POW, SQRT
 from ..ops.vectors import LENGTH, NORMALIZE
-from ..row import Row, Singular
+from ..row import Row
 from ..types import Composite, is_float
 
 LIMITS = (NORMALIZE, SQRT)
-SIGNED = Singular(
-    lambda g, y, x: ROWS["logical_and"](_any_zero(x), ROWS["logical_not"](all_zero(g))),
-    "the slope of `abs` at 0 jumps, as does the sign by which a loop may multiply it",
-    "the number itself for abs(x) * sign(x)",
-)
 NEAREST = 16  # statements that are looked at for a hidden slope
 FURTHER = 256  # for the slope of a slope
 
@@ -55,17 +50,11 @@ def _by_size(builder: Builder, row: Row, y: Value, v: Value) -> _VanishingSlope:
     return _VanishingSlope(builder, set(), lambda stmt: _length_of(stmt) in names)
 
 
-def slope_beside_sign(builder: Builder, g: Value, x: Value, regular: Value) -> tuple[Value, Value]:
-    """(the adjoint of x, with g that of abs(x): `regular`, but at 0 its limit by a factor sign(x); the rest of g)."""
-    limit = _VanishingSlope(builder, set(), lambda stmt: stmt.row is SIGN and stmt.args[0] is x).of(g)
-    return (regular, g) if limit is None else (ROWS["where"](all_zero(x), limit, regular), ROWS["sub"](g, limit))
-
-
 def hidden_slopes(turns: LoopSlopes, row: Row, g: Value, y: Value, args: Sequence[Value]) -> tuple[Any, Any]:
     """Tests of an adjoint g of y = row(*args) that is 0: True if it surely is not so all around, and if it is not where
     later launches multiplied; None in place of a test that would be False.
     """
-    if row is LENGTH:  # it has a bounded slope: times what vanishes that is 0
+    if row in (LENGTH, JUMPING):  # it has a bounded slope: times what vanishes that is 0
         return None, None
     found, sure, turned = _hidden(turns, row, g, y, args, True)
     if turned:
