@@ -175,8 +175,11 @@ class NeededBytes:
         known.followed = True
         return known
 
-    def remember_left(self, event: Event) -> None:
-        """Checksum the exposed memory that an event read or wrote: unrecorded changes until the next are conflicts."""
+    def remember_left(self, event: Event, reads: Iterable[Span] | None = None) -> None:
+        """Checksum the exposed memory that an event read or wrote: unrecorded changes until the next are conflicts.
+
+        reads   those of its reads that may be new here.
+        """
         for span in event.writes:
             known = self.follow(span.allocation)
             if span.allocation.exposed:
@@ -184,7 +187,7 @@ class NeededBytes:
                 kept = {s: sum for s, sum in known.left.items() if s not in met}
                 known.left = kept | {s: checksum_of(s) for s in (*met, span) if s is span or not span.contains(s)}
                 self.guarded = True
-        for span in event.reads:  # a leaf that changes between two readings is two leaves
+        for span in event.reads if reads is None else reads:  # a leaf that changes between two readings is two leaves
             if span.allocation not in self.log.active:
                 continue
             known = self.follow(span.allocation)
@@ -199,8 +202,10 @@ class NeededBytes:
 
     def check_left(self, event: Event) -> None:
         """Note a conflict where this event touches bytes that changed, unrecorded, since an earlier one did."""
-        for span in dict.fromkeys((*event.reads, *event.writes)):
-            known = self.of(span.allocation)
+        for span in (*event.reads, *event.writes):
+            known = self.memories.get(span.allocation)
+            if known is None or not (known.changed or known.left):
+                continue
             for old in [s for s in known.changed if s.overlaps(span) is not False]:
                 plain = event.command is None and not event.kind.calls_back
                 if not (plain and span in event.writes and span.contains(old)):
