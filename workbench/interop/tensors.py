@@ -455,7 +455,7 @@ def _publish(tape: Recording, space: Workspace) -> None:
     for a, shadow in list(space.items()):
         watch = _watches.get(a)
         for t, span in watch.living() if watch is not None else ():
-            if t.requires_grad and t.is_leaf and tape.log.has_touched(span):
+            if t.requires_grad and t.is_leaf and (tape.needed.of(a).last == span or tape.log.has_touched(span)):
                 _check_place(t, span)
                 leaves.append(t)
                 wide = np.dtype(np.float32) if t.dtype is torch.float16 else _SCALARS[t.dtype].numpy

@@ -12,6 +12,7 @@ from typing import Any
 import numpy as np
 import torch
 
+from ..arrays import capture_log
 from ..arrays.array import array
 from ..arrays.workspace import is_float_memory
 from ..errors import GradientError, LaunchError
@@ -60,10 +61,12 @@ class TorchOp(CustomOp):
         self.parameters = dict(function.named_parameters()) if isinstance(function, torch.nn.Module) else {}
         self.own: list[array] = []
         self._state: list[Any] = []
+        self.arguments(())  # so that parameters are known memory to loops that call the op later
 
     def arguments(self, args: tuple[object, ...]) -> tuple[object, ...]:
         """Those of the call, and the parameters as arrays: the same ones while these stay where they are."""
-        state = [(p.data_ptr(), p.shape, p.requires_grad) for p in self.parameters.values()]
+        capture_log.refuse(f"{self.__name__}, a function of torch,", "the call outside of the capture, or jit=False")
+        state = [(p.data_ptr(), p.shape, p.stride(), p.requires_grad) for p in self.parameters.values()]
         if state != self._state:
             self.own = [straight(p, Array(dtype_from_torch(p.dtype), p.ndim)) for p in self.parameters.values()]
             self._state = state
@@ -92,7 +95,8 @@ class TorchOp(CustomOp):
         """What a second run returns. Raises GradientError [custom-op] unless that is what the first one `left`."""
         made = listed(self.pure(given))
         for t, before in zip(made, left, strict=True):
-            if not torch.allclose(t.detach(), before.reshape(t.shape), 1e-3, 1e-5 * float(before.abs().max())):
+            least = 1e-6 * float(before.detach().abs().max()) if before.numel() else 0.0
+            if not torch.allclose(t.detach(), before.detach().reshape(t.shape), 1e-4, least, equal_nan=True):
                 text = f"{self.__name__} gave something else when it ran again."
                 raise GradientError(text, slug="custom-op", why="Its gradient belongs to one run.", instead="net.eval()")
         return made
@@ -113,14 +117,11 @@ class TorchOp(CustomOp):
         def moved(*tensors: Any) -> tuple[torch.Tensor, ...]:
             args, left, along = tensors[:count], tensors[count : count + self.count], tensors[count + self.count :]
             arrays = [k for k, t in enumerate(args) if isinstance(t, torch.Tensor)]
-            moving = {k: t for k, t in zip(arrays, along, strict=True) if t.is_floating_point()}
-
-            def of(*values: torch.Tensor) -> tuple[torch.Tensor, ...]:
-                replaced = dict(zip(moving, values, strict=True))
-                made = self.again([replaced.get(k, t) for k, t in enumerate(args)], left)
-                return tuple(t for t in made if t.is_floating_point())
-
-            return torch.func.jvp(of, tuple(args[k] for k in moving), tuple(moving.values()))[1]
+            ways = {k: t for k, t in zip(arrays, along, strict=True) if t.is_floating_point()}
+            with torch.enable_grad():
+                at = {k: args[k] if args[k].requires_grad else args[k].detach().requires_grad_() for k in ways}
+                made = self.again([at.get(k, t) for k, t in enumerate(args)], left)
+                return _pushed([t for t in made if t.is_floating_point()], list(at.values()), list(ways.values()))
 
         found = iter(TorchOp(moved, f"tangent of {self.__name__}")(*given))
         return [next(found) if real else None for real in floats[: self.count]]
@@ -136,16 +137,16 @@ class _Graph:
         with torch.set_grad_enabled(follow):
             made = op.pure(given)
         self.several, self.results = isinstance(made, tuple | list), listed(made)
-        self._check()
+        self._check(_stranger(self.results, self.tensors) if follow else None)
 
     def _stamps(self) -> list[int]:
         return [t._version for t in self.tensors]
 
-    def _check(self) -> None:
+    def _check(self, stranger: torch.Tensor | None) -> None:
         op, results, text, instead = self.op, self.results, "", "return y   with a tensor y"
-        stranger = _stranger(results, self.tensors)
         if not results or not all(isinstance(t, torch.Tensor) for t in results) or op.count not in (0, len(results)):
-            text = f"{op.__name__} returned {', '.join(type(t).__name__ for t in results)}, not its tensors."
+            told = ", ".join(type(t).__name__ for t in results)
+            text = f"{op.__name__} returned {told}: not tensors, or not as many as the last time."
         elif self._stamps() != self.stamps:
             text, instead = f"{op.__name__} changed a tensor that it was given.", "x = x + 1   in place of x += 1"
         elif stranger is not None:
@@ -178,6 +179,24 @@ class _Graph:
         return found
 
 
+def _pushed(
+    results: list[torch.Tensor], at: list[torch.Tensor], ways: list[torch.Tensor]
+) -> tuple[torch.Tensor, ...]:
+    """The tangents of results: the gradient is linear in the adjoints, and its gradient by these is the tangent."""
+    ends = [t for t in results if t.requires_grad]
+    seeds = [torch.zeros_like(t, requires_grad=True) for t in ends]
+    slopes = torch.autograd.grad(ends, at, seeds, create_graph=True, allow_unused=True) if ends else ()
+    pairs = [(g, v) for g, v in zip(slopes, ways, strict=bool(slopes)) if g is not None and g.requires_grad]
+    found = iter(
+        torch.autograd.grad(
+            [g for g, _ in pairs], seeds, [v for _, v in pairs], create_graph=True, materialize_grads=True
+        )
+        if pairs
+        else map(torch.zeros_like, ends)
+    )
+    return tuple(next(found) if t.requires_grad else torch.zeros_like(t) for t in results)
+
+
 def _given(a: Any, follow: bool, shape: Sequence[int] | None = None) -> Any:
     """An argument: of an array with `follow` a leaf of torch on its memory, which refuses writes, or else a copy."""
     if not isinstance(a, array | np.ndarray):
@@ -189,13 +208,14 @@ def _given(a: Any, follow: bool, shape: Sequence[int] | None = None) -> Any:
 
 def _stranger(results: Iterable[Any], given: Iterable[torch.Tensor]) -> torch.Tensor | None:
     """A tensor at which the graph of these results begins, and which was not given."""
-    known, todo, seen = set(map(id, given)), [getattr(t, "grad_fn", None) for t in results], {None}
-    while todo:
-        node = todo.pop()
-        if node not in seen:
-            seen.add(node)
-            before = node.next_functions
-            todo += [n for n, _ in before]
-            if not before and id(leaf := getattr(node, "variable", node)) not in known and leaf is not node:
-                return leaf
+    known, todo = set(map(id, given)), [t.grad_fn for t in results if isinstance(t, torch.Tensor) and t.requires_grad]
+    seen = {None, *todo}
+    for node in todo:  # which grows meanwhile
+        if following := getattr(node, "next_functions", ()):
+            for before, _ in following:
+                if before not in seen:
+                    seen.add(before)
+                    todo.append(before)
+        elif (leaf := getattr(node, "variable", None)) is not None and id(leaf) not in known:
+            return leaf
     return None

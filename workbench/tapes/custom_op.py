@@ -123,29 +123,29 @@ class OpCall:
         place = None if frame is None else (frame.f_code, frame.f_lasti)
         event = Event(next(clock), OP, self.op.__name__, place, reads, writes, arrays=arrays)
         event.op = self
-        needed, fresh = tape.needed, []  # what no event with a derivative has met as it is
-        for a in self.ins:
-            if a.allocation.origins is not None:
-                tape.border.meet(a.span)
+        needed, count, fresh = tape.needed, len(self.outs), []  # `fresh`: not known to this tape as active
+        for n, a in enumerate(self.ins, count):
+            owner, span = a.allocation, a.span
+            if owner.origins is not None:
+                tape.border.meet(span)
             if id(a) in needed.followed and not tape.muted:
-                self.followed.add(a.allocation)
-                continue
-            fresh.append(a)
-            if (is_float_memory(a) and tape.follows([a])) or (a.is_gradient and tape.meets_gradient(a, place)):
-                self.followed.add(a.allocation)
-                tape.log.activate(a, event.label)
+                self.followed.add(owner)
+            else:
+                fresh.append(a)
+                if (is_float_memory(a) and tape.follows([a])) or (a.is_gradient and tape.meets_gradient(a, place)):
+                    self.followed.add(owner)
+                    tape.log.activate(a, event.label)
+            if needed.of(owner).last is not span:
+                needed.need(span, event, n)
         event.followed = bool(self.followed) and any(map(is_float_memory, self.outs))
         if needed.guarded:
             needed.check_left(event)
         needed.keep_before(event)
-        for n, a in enumerate(arrays):
-            if n < len(self.outs):
-                needed.notes(a.allocation).begun = True
-                if event.followed and is_float_memory(a):
-                    tape.log.activate(a, event.label)
-            known = needed.memories.get(a.allocation)
-            if known is None or known.last is not a.span:
-                needed.need(a.span, event, n)
+        for n, a in enumerate(self.outs):
+            needed.need(a.span, event, n)
+            needed.notes(a.allocation).begun = True
+            if event.followed and is_float_memory(a):
+                tape.log.activate(a, event.label)
         tape.events.append(event)
         needed.remember_left(event, [a.span for a in fresh])
         for a in (*self.outs, *fresh):

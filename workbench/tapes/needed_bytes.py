@@ -211,7 +211,7 @@ class NeededBytes:
                 if not (plain and span in event.writes and span.contains(old)):
                     self.conflicts.append(self._unrecorded(old, event))
                 del known.changed[old]
-            for old in [s for s in known.left if s.overlaps(span) is not False]:
+            for old in [s for s in known.left if s is span or s.overlaps(span) is not False]:
                 if known.left[old] != checksum_of(old):
                     del known.left[old]
                     self.conflicts.append(self._unrecorded(old, event))
