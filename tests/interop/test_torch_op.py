@@ -127,20 +127,19 @@ def test_a_step_between_forward_and_backward_is_refused():
         tape.backward(loss)
 
 
-def test_parameters_that_the_tape_itself_writes_have_the_values_that_each_event_saw():
-    w = torch.nn.Parameter(torch.tensor([2.0, 3.0], dtype=torch.float64))
+def test_parameters_that_the_workbench_writes_after_the_event_are_refused():
     net = torch.nn.Module()
-    net.w = w
+    net.w = torch.nn.Parameter(torch.tensor([2.0, 3.0], dtype=torch.float64))
     net.forward = lambda x: net.w * x * x
     policy, x = wb.interop.torch.op(net), wb.array([1.0, -2.0], dtype=F, requires_grad=True)
     with wb.Tape() as tape:
         y = policy(x)
-        wb.copy(wb.from_torch(w), wb.array([5.0, 7.0], dtype=F))
+        wb.copy(wb.from_torch(net.w), wb.array([5.0, 7.0], dtype=F))
         z = policy(y)
-    tape.backward(grads={z: np.ones(2)})
-    ours = np.array([1.0, -2.0])
-    np.testing.assert_allclose(z.numpy(), [5, 7] * (np.array([2, 3]) * ours**2) ** 2)
-    np.testing.assert_allclose(x.grad.numpy(), [5, 7] * np.array([2, 3]) ** 2 * 4 * ours**3)
+    np.testing.assert_allclose(z.numpy(), [5 * 2**2, 7 * 12**2])
+    with pytest.raises(wb.GradientError, match="modified by an inplace operation") as refused:
+        tape.backward(grads={z: np.ones(2)})
+    assert "y = policy(x)" in str(refused.value)
 
 
 # ---- functions, several results, other arguments
@@ -159,7 +158,6 @@ def test_functions_take_arrays_numbers_and_vectors_and_return_several():
     tape.backward(grads={y: np.ones(3), total: np.array([1.0, 2.0], np.float32)})
     np.testing.assert_array_equal(x.grad.numpy(), 3 * np.array([4.0, 1, 9]))
     np.testing.assert_array_equal(v.grad.numpy(), [[0] * 3, [3] * 3])
-    assert wb.verify.check_rule(wb.interop.torch.op(lambda x: torch.sin(x) * x), x)
 
 
 def test_views_one_array_twice_and_a_number_that_is_a_parameter():
@@ -223,32 +221,6 @@ def test_a_replay_runs_it_on_other_inputs_and_other_weights():
     np.testing.assert_allclose(again.of(weight).grad.numpy(), by_params[0], rtol=1e-11)
 
 
-def test_first_and_second_derivatives_of_the_rollout():
-    net = network()
-    tape, s, loss = rollout(wb.interop.torch.op(net), "all")
-    weight = next(a for a in tape.arrays.values() if a.name == "0.weight")
-    rng = np.random.default_rng(2)
-    ways = {s: rng.normal(size=(3, 2)), weight: rng.normal(size=(5, 2))}
-
-    def slopes(h):
-        with torch.no_grad():
-            net[0].weight += h * torch.tensor(ways[weight])
-        value, by_start, by_params = alone(net, START + h * ways[s])
-        with torch.no_grad():
-            net[0].weight -= h * torch.tensor(ways[weight])
-        return value, by_start, by_params[0]
-
-    before = net[0].weight.detach().clone()
-    slope = wb.jvp(tape, ways)[loss][0]
-    product = wb.hvp(tape, loss, ways)
-    more, less = slopes(1e-5), slopes(-1e-5)
-    with torch.no_grad():
-        net[0].weight.copy_(before)
-    np.testing.assert_allclose(slope, (more[0] - less[0]) / 2e-5, rtol=1e-7)
-    np.testing.assert_allclose(product[s], (more[1] - less[1]) / 2e-5, rtol=1e-6, atol=1e-8)
-    np.testing.assert_allclose(product[weight], (more[2] - less[2]) / 2e-5, rtol=1e-6, atol=1e-8)
-
-
 def test_steps_of_a_checkpointed_loop():
     net = network()
     policy = wb.interop.torch.op(net)
@@ -305,11 +277,7 @@ def test_what_torch_would_lose_is_refused():
             x += 1.0
         return x
 
-    cases = {
-        "which it was not given": lambda x: hidden * x,
-        "not tensors": lambda x: 3.0,
-        "changed a tensor": changes,
-    }
+    cases = {"that it was not given": lambda x: hidden * x, "not tensors": lambda x: 3.0, "changed a tensor": changes}
     for text, function in cases.items():
         with wb.Tape(), pytest.raises(wb.LaunchError, match=text):
             wb.interop.torch.op(function)(x)
@@ -325,18 +293,18 @@ def test_what_torch_would_lose_is_refused():
         wb.interop.torch.op(torch.sin)(2.0)
 
 
-def test_a_dropout_has_the_gradient_of_its_one_run_and_no_second_one():
+def test_a_dropout_has_the_gradient_of_its_one_run_and_forward_mode_is_refused():
     torch.manual_seed(3)
     x = wb.array(np.ones(50), dtype=F, requires_grad=True)
     with wb.Tape(keep="all") as tape:
         y = wb.interop.torch.op(torch.nn.Dropout(0.5))(x)
         loss = wb.utils.array_sum(y, out=wb.zeros(1, dtype=F))
     for _ in range(2):
-        tape.zero()
+        x.grad.zero_()
         tape.backward(loss)
         np.testing.assert_array_equal(x.grad.numpy(), y.numpy())
     for walk in (lambda: wb.jvp(tape, {x: np.ones(50)}), lambda: wb.hvp(tape, loss, {x: np.ones(50)})):
-        with pytest.raises(wb.GradientError, match="something else"):
+        with pytest.raises(wb.GradientError, match=r"Dropout has no (jvp|second derivative)"):
             walk()
 
 

@@ -15,7 +15,7 @@ from . import capture_log
 from .allocation import Allocation
 from .array import array, on_device
 from .capture_log import address, move
-from .dtypes import ElementType, differentiable, scalar_in
+from .dtypes import ElementType, scalar_in
 from .span import Span, strided_view
 
 SUMMED = 4096  # threads whose contributions to a declared scalar are added up before they join the others

@@ -23,7 +23,7 @@ def check_op(op: CustomOp, args: Sequence[object], samples: int, raise_exception
     """`check_rule` of a custom op at these arguments: `samples` elements of each float array, in float64."""
     if op.pull is None:
         raise TypeError(f"check_rule takes an op with a vjp: @{op.__name__}.vjp above its rule")
-    rng, report, args = np.random.default_rng(0), Report(), op.arguments(tuple(args))
+    rng, report = np.random.default_rng(0), Report()
     with allocation.LOCK, allocation.unrecorded():
         given: list[Any] = [np.array(read_values(a)) if isinstance(a, array) else a for a in args]
         given = [a.astype(np.float64) if isinstance(a, np.ndarray) and a.dtype.kind == "f" else a for a in given]

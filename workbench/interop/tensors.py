@@ -417,8 +417,8 @@ def to_torch(a: array, requires_grad: bool = False) -> torch.Tensor:
 
 
 def private_tensor(a: array) -> torch.Tensor:
-    """A tensor on the memory of an array, of which tapes are not told: for who changes nothing. Raises as `to_torch`."""
-    if any([s < 0 for s in a.strides]):
+    """A tensor on the memory of an array of which tapes are not told: to be read. Raises as `to_torch`."""
+    if any(s < 0 for s in a.strides):
         raise LaunchError(f"{a.label} runs backwards, which torch cannot", slug="layout", instead="to_torch(clone(a))")
     dtype_to_torch(a.dtype)
     if a.device.is_cpu:

@@ -80,17 +80,12 @@ class CustomOp:
 
         return of_numbers
 
-    def arguments(self, args: tuple[object, ...]) -> tuple[object, ...]:
-        """The arguments of a call, with those that the op adds itself."""
-        return args
-
     def evaluate(self, args: Sequence[object], follow: bool) -> tuple[Any, Pull | None]:
         """What the op returns for arrays. With `follow` also the vjp of this one call, if it is not the op's rule."""
         return self.forward(*_plain(args)), None
 
     def __call__(self, *args: object) -> Any:
         capture_log.refuse("A custom op", "the op outside of the capture, or jit=False")
-        args = self.arguments(args)
         ins = [a for a in args if isinstance(a, array)]
         if not ins:
             text = f"{self.__name__}(...) without an array."
@@ -119,7 +114,7 @@ class OpCall:
     def record(self, tape: Recording) -> None:
         """Enter it in the tape, as having read `ins` and written `outs`."""
         reads, writes = tuple([a.span for a in self.ins]), tuple([a.span for a in self.outs])
-        frame, arrays, known = memory.caller_frame(), (*self.outs, *self.ins), tape.needed.followed
+        frame, arrays = memory.caller_frame(), (*self.outs, *self.ins)
         place = None if frame is None else (frame.f_code, frame.f_lasti)
         event = Event(next(clock), OP, self.op.__name__, place, reads, writes, arrays=arrays)
         event.op = self
@@ -147,7 +142,7 @@ class OpCall:
             if event.followed and is_float_memory(a):
                 tape.log.activate(a, event.label)
         tape.events.append(event)
-        needed.remember_left(event, [a.span for a in fresh])
+        needed.remember_left(event)
         for a in (*self.outs, *fresh):
             tape.arrays[id(a)] = a
             if getattr(a.dtype, "scalar", self) is tape.scalars.get(a.allocation):

@@ -175,11 +175,8 @@ class NeededBytes:
         known.followed = True
         return known
 
-    def remember_left(self, event: Event, reads: Iterable[Span] | None = None) -> None:
-        """Checksum the exposed memory that an event read or wrote: unrecorded changes until the next are conflicts.
-
-        reads   those of its reads that may be new here.
-        """
+    def remember_left(self, event: Event) -> None:
+        """Checksum the exposed memory that an event read or wrote: unrecorded changes until the next are conflicts."""
         for span in event.writes:
             known = self.follow(span.allocation)
             if span.allocation.exposed:
@@ -187,7 +184,7 @@ class NeededBytes:
                 kept = {s: sum for s, sum in known.left.items() if s not in met}
                 known.left = kept | {s: checksum_of(s) for s in (*met, span) if s is span or not span.contains(s)}
                 self.guarded = True
-        for span in event.reads if reads is None else reads:  # a leaf that changes between two readings is two leaves
+        for span in event.reads:  # a leaf that changes between two readings is two leaves
             if span.allocation not in self.log.active:
                 continue
             known = self.follow(span.allocation)
