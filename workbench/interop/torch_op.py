@@ -49,7 +49,7 @@ def op(function: Callable[..., Any], name: str = "") -> TorchOp:
 
 
 class TorchOp(CustomOp):
-    """What `op` makes. Its events take the arguments of a call, and behind them the parameters."""
+    """A function of torch as `op` makes it: its events take the arguments of a call, and behind them parameters."""
 
     def __init__(self, function: Callable[..., Any], name: str = ""):
         super().__init__(function, name or getattr(function, "__name__", type(function).__name__))

@@ -81,7 +81,7 @@ class CustomOp:
         return of_numbers
 
     def evaluate(self, args: Sequence[object], follow: bool) -> tuple[Any, Pull | None]:
-        """What the op returns for arrays. With `follow` also the vjp of this one call, if it is not the op's rule."""
+        """The results for these arguments and, with `follow`, the vjp of this one call where the op's rule is not it."""
         return self.forward(*_plain(args)), None
 
     def __call__(self, *args: object) -> Any:

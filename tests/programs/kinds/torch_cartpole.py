@@ -28,7 +28,6 @@ def cart(s: wb.array[F, 2], u: wb.array[F, 2], new: wb.array[F, 2], loss: wb.arr
 def simulate(values):
     with torch.no_grad():
         WEIGHT.copy_(torch.from_numpy(values))
-    NET.zero_grad()
     start = 0.1 * np.random.default_rng(0).normal(size=(RUNS, 4))
     with wb.Tape() as tape:
         s, loss = wb.array(start, dtype=F), wb.zeros(1, dtype=F)
@@ -42,6 +41,7 @@ def simulate(values):
 def check():
     adam, losses = torch.optim.Adam(NET.parameters(), lr=0.05), []
     for _ in range(30):
+        NET.zero_grad()
         tape, loss, _ = simulate(WEIGHT.detach().numpy())
         tape.backward(loss)
         adam.step()
