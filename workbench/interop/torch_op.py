@@ -136,10 +136,10 @@ def _given(a: Any, follow: bool, shape: Sequence[int] | None = None) -> Any:
 def _stranger(results: Iterable[torch.Tensor], given: Iterable[torch.Tensor]) -> torch.Tensor | None:
     """A tensor at which the graph of these results begins, and which was not given."""
     known, todo = set(map(id, given)), [t.grad_fn for t in results if t.grad_fn is not None]
-    seen = {None, *todo}
+    seen = set(todo)
     for node in todo:  # which grows meanwhile
         for before, _ in node.next_functions:
-            if before not in seen:
+            if before is not None and before not in seen:
                 seen.add(before)
                 todo.append(before)
         if not node.next_functions and id(leaf := getattr(node, "variable", None)) not in known and leaf is not None:
