@@ -81,7 +81,7 @@ class CustomOp:
         return of_numbers
 
     def evaluate(self, args: Sequence[object], follow: bool) -> tuple[Any, Pull | None]:
-        """The results for these arguments and, with `follow`, the vjp of this one call where the op's rule is not it."""
+        """The results for these arguments, and with `follow` the vjp of this one call if it is not the op's rule."""
         return self.forward(*_plain(args)), None
 
     def __call__(self, *args: object) -> Any:
