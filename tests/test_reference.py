@@ -26,7 +26,7 @@ NEEDS = {"torch": "needs_torch", "jax": "needs_jax", "warp": "needs_warp"}
 
 
 def needs(name: str) -> list:
-    return [getattr(pytest.mark, marker) for part, marker in NEEDS.items() if name.endswith(f"_{part}")]
+    return [getattr(pytest.mark, m) for part, m in NEEDS.items() if name.endswith(f"_{part}") or f".{part}." in name]
 
 
 def page_that_needs(page: Path) -> Any:

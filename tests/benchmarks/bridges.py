@@ -42,10 +42,36 @@ def network() -> torch.nn.Module:
 
 
 class Bridged:
-    """The rollout on one tape. `forward` and `backward` are timed apart."""
+    """The rollout on one tape, by `wb.interop.torch.op`. `forward` and `backward` are timed apart."""
 
     def __init__(self, steps: int):
-        self.steps, self.net = steps, network()
+        self.steps, self.net, self.start = steps, network(), wb.full((ENVIRONMENTS, 4), 0.1)
+        self.policy = wb.interop.torch.op(self.net, "policy")
+
+    def forward(self) -> None:
+        with wb.Tape() as self.tape:
+            s = self.start
+            for _ in range(self.steps):
+                new = wb.zeros_like(s)
+                wb.launch(cart, ENVIRONMENTS, [s, self.policy(s), new])
+                s = new
+            flat = s.flatten()
+            self.loss = wb.utils.array_inner(flat, flat, out=wb.zeros(1))
+
+    def backward(self) -> None:
+        self.net.zero_grad()
+        self.tape.zero()
+        self.tape.backward(self.loss)
+
+    def gradient(self) -> np.ndarray:
+        return self.net[0].weight.grad.numpy()
+
+
+class ByHand(Bridged):
+    """The same by a custom op of NumPy arrays, whose rules call torch."""
+
+    def __init__(self, steps: int):
+        self.steps, self.net, self.start = steps, network(), wb.full((ENVIRONMENTS, 4), 0.1)
         names = [name for name, _ in self.net.named_parameters()]
         self.params = [wb.array(p.detach().numpy(), requires_grad=True) for p in self.net.parameters()]
 
@@ -64,21 +90,7 @@ class Bridged:
             found = torch.autograd.grad(call(given[0], given[1:]), given, torch.from_numpy(seed))
             return tuple(g.numpy() for g in found)
 
-        self.policy, self.start = policy, wb.full((ENVIRONMENTS, 4), 0.1)
-
-    def forward(self) -> None:
-        with wb.Tape() as self.tape:
-            s = self.start
-            for _ in range(self.steps):
-                new = wb.zeros_like(s)
-                wb.launch(cart, ENVIRONMENTS, [s, self.policy(s, *self.params), new])
-                s = new
-            flat = s.flatten()
-            self.loss = wb.utils.array_inner(flat, flat, out=wb.zeros(1))
-
-    def backward(self) -> None:
-        self.tape.zero()
-        self.tape.backward(self.loss)
+        self.policy = lambda s: policy(s, *self.params)
 
     def gradient(self) -> np.ndarray:
         return self.params[0].grad.numpy()
@@ -114,20 +126,23 @@ def main() -> None:
     parser.add_argument("--rounds", type=int, default=9)
     given = parser.parse_args()
     torch.set_num_threads(1)
-    ours, theirs = Bridged(given.steps), Alone(given.steps)
-    for run in (ours, theirs):
+    runs = {"op": Bridged(given.steps), "custom_op": ByHand(given.steps), "torch": Alone(given.steps)}
+    for run in runs.values():
         run.forward()
         run.backward()
-    assert np.allclose(ours.gradient(), theirs.gradient(), 1e-2, 1e-4 * abs(theirs.gradient()).max())
-    names = {"forward": (ours.forward, theirs.forward), "backward": (ours.backward, theirs.backward)}
-    runs = {f"{n}, {who}": run for n, both in names.items() for who, run in zip(("tape", "torch"), both, strict=True)}
-    times = interleaved(runs, given.rounds, 1, warm_up=2)
+    theirs = runs["torch"].gradient()
+    for name in ("op", "custom_op"):
+        assert np.allclose(runs[name].gradient(), theirs, 1e-2, 1e-4 * abs(theirs).max())
+    calls = {(what, who): getattr(run, what) for what in ("forward", "backward") for who, run in runs.items()}
+    times = interleaved(calls, given.rounds, 1, warm_up=2)
+    for who in runs:
+        times["both", who] = [a + b for a, b in zip(times["forward", who], times["backward", who], strict=True)]
     print(heading(f"{given.steps} steps with a torch policy"))
-    print("| what | the tape, ms | torch, ms | ratio |\n|---|---|---|---|")
-    for n in names:
-        mine, other = times[f"{n}, tape"], times[f"{n}, torch"]
-        medians = (1e3 * statistics.median(t) for t in (mine, other))
-        print("| {} | {:.1f} | {:.1f} | {:.2f} |".format(n, *medians, ratio(mine, other)))
+    print("| what | torch, ms | op, ms | ratio | custom_op, ms | ratio |\n|---|---|---|---|---|---|")
+    for what in ("forward", "backward", "both"):
+        other, *ours = (times[what, who] for who in ("torch", "op", "custom_op"))
+        cells = [f"{1e3 * statistics.median(t):.1f} | {ratio(t, other):.2f}" for t in ours]
+        print(f"| {what} | {1e3 * statistics.median(other):.1f} | {' | '.join(cells)} |")
 
 
 if __name__ == "__main__":

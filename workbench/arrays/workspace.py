@@ -25,15 +25,16 @@ class Shadow:
     """The adjoint of one allocation: as many numbers as the memory holds, indexed like it.
 
     It starts as zeros, or as a copy of `start`. With `copy` it holds these bytes instead (values, not adjoints).
-    `scale`: its bytes per byte of the memory.
+    `scale`: its bytes per byte of the memory; `last`: the array that was asked for last, and its view.
     """
 
-    __slots__ = ("data", "address", "scale", "allocation")
+    __slots__ = ("data", "address", "scale", "allocation", "last")
+    last: tuple[Any, Any]
 
     def __init__(
         self, allocation: Allocation, copy: XpArray | None = None, start: XpArray | None = None, clear: bool = True
     ):
-        self.allocation, self.scale = allocation, 1
+        self.allocation, self.scale, self.last = allocation, 1, (None, None)
         if copy is None:
             self.scale = allocation.grad_scale or 1
             self.data, self.address = _buffer(allocation, allocation.nbytes * self.scale, start, clear)
@@ -182,6 +183,8 @@ def add_seed(space: Workspace, a: array, seed: object) -> None:
 
 def add_into(view: XpArray, values: XpArray, span: Span) -> None:
     """view += values, also where elements of the view, which lies on `span`, share memory."""
+    if capture_log.opened is None:
+        return _add_into(view, values.reshape(view.shape), span)
     capture_log.do(lambda: _add_into(view, values.reshape(view.shape), span), capture_log.gpu_of(view, values))
 
 
@@ -227,8 +230,9 @@ def mark_view(a: array, base: XpArray) -> Any:
 
 def shadow_view(a: array, shadow: Shadow) -> Any:
     """The adjoint of an array: a view of its allocation's shadow, of shape (*a.shape, *components)."""
-    s = shadow.scale
-    dtype = a.data.dtype if s == 1 else gradient_dtype(a)
-    inner = a.data.shape[a.ndim :]
-    strides = tuple(n * s for n in a.data.strides)
-    return strided_view(shadow.data, (*a.shape, *inner), dtype, a.span.offset * s, strides)
+    if shadow.last[0] is not a:
+        s = shadow.scale
+        dtype = a.data.dtype if s == 1 else gradient_dtype(a)
+        strides = tuple([n * s for n in a.data.strides])
+        shadow.last = a, strided_view(shadow.data, a.data.shape, dtype, a.span.offset * s, strides)
+    return shadow.last[1]

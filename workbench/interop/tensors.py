@@ -401,17 +401,25 @@ def to_torch(a: array, requires_grad: bool = False) -> torch.Tensor:
     """
     if not isinstance(a, array):
         raise LaunchError(f"to_torch takes an array, got {type(a).__name__}", slug="argument-type")
-    theirs = dtype_to_torch(a.dtype)
-    if any(s < 0 for s in a.strides):
-        raise LaunchError(f"{a.label} runs backwards, which torch cannot", slug="layout", instead="to_torch(clone(a))")
-    made = _same_storage(a, theirs)
+    tensor = private_tensor(a)
+    made = _same_storage(a, tensor.dtype)
     if made is None:
         if not a.device.is_cuda:
             a.allocation.expose()
-        made = torch.as_tensor(a.data[...], device=a.device.name)
+        made = tensor
         _watch(a.allocation).add(made)
-        _follow(a.device)
     return read_as(a, made).requires_grad_(requires_grad)
+
+
+def private_tensor(a: array) -> torch.Tensor:
+    """A tensor on the memory of an array of which tapes are not told: to be read. Raises as `to_torch`."""
+    if any(s < 0 for s in a.strides):
+        raise LaunchError(f"{a.label} runs backwards, which torch cannot", slug="layout", instead="to_torch(clone(a))")
+    dtype_to_torch(a.dtype)
+    if a.device.is_cpu:
+        return torch.from_numpy(a.data)
+    _follow(a.device)
+    return torch.as_tensor(a.data[...], device=a.device.name)
 
 
 def _same_storage(a: array, theirs: torch.dtype) -> torch.Tensor | None:
@@ -442,7 +450,7 @@ def _publish(tape: Recording, space: Workspace) -> None:
     for a, shadow in list(space.items()):
         watch = _watches.get(a)
         for t, span in watch.living() if watch is not None else ():
-            if t.requires_grad and t.is_leaf and tape.log.has_touched(span):
+            if t.requires_grad and t.is_leaf and (tape.needed.of(a).last == span or tape.log.has_touched(span)):
                 _check_place(t, span)
                 leaves.append(t)
                 wide = np.dtype(np.float32) if t.dtype is torch.float16 else _SCALARS[t.dtype].numpy

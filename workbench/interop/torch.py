@@ -46,6 +46,7 @@ from .tensors import (
     tensor_of,
     to_torch,
 )
+from .torch_op import op
 
 if TYPE_CHECKING:
     from torch._functorch.autograd_function import VmapInfo
@@ -58,6 +59,7 @@ __all__ = [
     "dtype_to_torch",
     "from_torch",
     "function",
+    "op",
     "to_torch",
 ]
 __dir__ = __all__.copy

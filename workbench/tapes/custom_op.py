@@ -14,17 +14,19 @@ import numpy as np
 
 from ..arrays import allocation as memory, capture_log
 from ..arrays.allocation import Allocation
-from ..arrays.array import array, on_device, read_values
+from ..arrays.array import array, new_array, on_device, read_values
 from ..arrays.host_writes import write_array
 from ..arrays.workspace import Shadow, Workspace, add_into, is_float_memory, shadow_view
 from ..device import on_host
 from ..errors import GradientError, LaunchError
+from ..kernels.types import scalar_of
 from .events import Event, clock
 from .jvp import components, shadow_of, value_of
 from .kinds import OP
 from .recording import Recording
 
 Rule = Callable[..., Any]
+Pull = Callable[[Event, Sequence[Any], Sequence[bool]], Sequence[Any]]  # by adjoints of results, for wanted arrays
 Memories = Mapping[Allocation, Shadow]  # copies of what memory held
 
 
@@ -78,6 +80,10 @@ class CustomOp:
 
         return of_numbers
 
+    def evaluate(self, args: Sequence[object], follow: bool) -> tuple[Any, Pull | None]:
+        """The results for these arguments, and with `follow` the vjp of this one call if it is not the op's rule."""
+        return self.forward(*_plain(args)), None
+
     def __call__(self, *args: object) -> Any:
         capture_log.refuse("A custom op", "the op outside of the capture, or jit=False")
         ins = [a for a in args if isinstance(a, array)]
@@ -87,10 +93,10 @@ class CustomOp:
         with memory.LOCK:
             tape = memory.recorder()
             with memory.unrecorded():
-                given = self.forward(*_plain(args))
-                outs = [array(np.atleast_1d(v), device=ins[0].device) for v in listed(given)]
+                given, pull = self.evaluate(args, tape is not None and tape.follows(ins))
+                outs = [_made(np.atleast_1d(v), ins[0]) for v in listed(given)]
             if tape is not None:
-                OpCall(self, args, ins, outs).record(tape)
+                OpCall(self, args, ins, outs, pull).record(tape)
             elif memory.open_tapes:
                 memory.tell_others(ins, outs)
         return tuple(outs) if isinstance(given, tuple | list) else outs[0]
@@ -99,34 +105,48 @@ class CustomOp:
 class OpCall:
     """One call of a custom op under a tape."""
 
-    def __init__(self, op: CustomOp, args: tuple[object, ...], ins: list[array], outs: list[array]):
-        self.op, self.args, self.ins, self.outs = op, args, ins, outs
+    def __init__(
+        self, op: CustomOp, args: tuple[object, ...], ins: list[array], outs: list[array], pull: Pull | None = None
+    ):
+        self.op, self.args, self.ins, self.outs, self.pull = op, args, ins, outs, pull
         self.followed: set[Allocation] = set()  # memory on an active path when it was recorded
 
     def record(self, tape: Recording) -> None:
         """Enter it in the tape, as having read `ins` and written `outs`."""
-        reads, writes = tuple(a.span for a in self.ins), tuple(a.span for a in self.outs)
-        place, arrays = memory.caller_where(), (*self.outs, *self.ins)
+        reads, writes = tuple([a.span for a in self.ins]), tuple([a.span for a in self.outs])
+        frame, arrays = memory.caller_frame(), (*self.outs, *self.ins)
+        place = None if frame is None else (frame.f_code, frame.f_lasti)
         event = Event(next(clock), OP, self.op.__name__, place, reads, writes, arrays=arrays)
         event.op = self
-        for a in self.ins:
-            tape.border.meet(a.span)
-            if (is_float_memory(a) and tape.follows([a])) or (a.is_gradient and tape.meets_gradient(a, place)):
-                self.followed.add(a.allocation)
-                tape.log.activate(a, event.label)
-        event.followed = bool(self.followed) and any(map(is_float_memory, self.outs))
-        if tape.needed.guarded:
-            tape.needed.check_left(event)
-        tape.needed.keep_before(event)
-        for n, a in enumerate(arrays):
-            tape.arrays[id(a)] = a
-            tape.needed.need(a.span, event, n)
-            if n < len(self.outs):
-                tape.needed.notes(a.allocation).begun = True
-                if event.followed and is_float_memory(a):
+        needed, count, fresh = tape.needed, len(self.outs), []  # `fresh`: not known to this tape as active
+        for n, a in enumerate(self.ins, count):
+            owner, span = a.allocation, a.span
+            if owner.origins is not None:
+                tape.border.meet(span)
+            if id(a) in needed.followed and not tape.muted:
+                self.followed.add(owner)
+            else:
+                fresh.append(a)
+                if (is_float_memory(a) and tape.follows([a])) or (a.is_gradient and tape.meets_gradient(a, place)):
+                    self.followed.add(owner)
                     tape.log.activate(a, event.label)
+            if needed.of(owner).last is not span:
+                needed.need(span, event, n)
+        event.followed = bool(self.followed) and any(map(is_float_memory, self.outs))
+        if needed.guarded:
+            needed.check_left(event)
+        needed.keep_before(event)
+        for n, a in enumerate(self.outs):
+            needed.need(a.span, event, n)
+            needed.notes(a.allocation).begun = True
+            if event.followed and is_float_memory(a):
+                tape.log.activate(a, event.label)
         tape.events.append(event)
-        tape.needed.remember_left(event)
+        needed.remember_left(event)
+        for a in (*self.outs, *fresh):
+            tape.arrays[id(a)] = a
+            if getattr(a.dtype, "scalar", self) is tape.scalars.get(a.allocation):
+                needed.followed[id(a)] = None
 
     def on(self, copy: Callable[[array], array]) -> OpCall:
         """The same call on copies of its arrays."""
@@ -135,9 +155,9 @@ class OpCall:
 
     def run(self, record: bool) -> None:
         """Call the function again, and write what it returns to `outs`: recorded where a tape is open, if so asked."""
-        with memory.unrecorded():
-            found = self.op.forward(*_plain(self.args))
         tape = memory.recorder() if record else None
+        with memory.unrecorded():
+            found, self.pull = self.op.evaluate(self.args, tape is not None and tape.follows(self.ins))
         if tape is not None:
             self.record(tape)
         for a, v in zip(self.outs, listed(found), strict=True):
@@ -154,7 +174,8 @@ class OpCall:
 
     def pull_back(self, tape: Recording, event: Event, space: Workspace, after: Memories) -> None:
         """Add to the adjoints of what it read those of what it wrote, which are cleared."""
-        self._refuse_late(tape, event, [a for a in self.ins if a.allocation.required and is_float_memory(a)])
+        late = [a for a in self.ins if a.allocation not in self.followed and is_float_memory(a)]
+        self._refuse_late(tape, event, [a for a in late if a.allocation.required])
         if not any(a.allocation in space for a in self.outs if is_float_memory(a)):
             return
         seeds = [value_of(a, space) if is_float_memory(a) else None for a in self.outs]
@@ -162,7 +183,10 @@ class OpCall:
             shadow_of(a, space)[...] = 0
         if not event.followed:
             return
-        found = self._called(event, self.op.pull, "vjp", after, seeds, self.ins)
+        if self.pull is not None:
+            found = self.pull(event, seeds, [a.allocation in self.followed for a in self.ins])
+        else:
+            found = self._called(event, self.op.pull, "vjp", after, seeds, self.ins)
         for a, g in zip(self.ins, found, strict=True):
             if g is not None and a.allocation in self.followed:
                 view = shadow_of(a, space)
@@ -213,6 +237,13 @@ class OpCall:
 def _plain(args: Sequence[object]) -> list[Any]:
     """The arguments, with NumPy copies of arrays."""
     return [np.array(read_values(a)) if isinstance(a, array) else a for a in args]
+
+
+def _made(values: np.ndarray, beside: array) -> array:
+    """Values as a new array on the device of another."""
+    made = new_array(values.shape, scalar_of(values.dtype), beside.device, zeroed=False)
+    made.data[...] = on_device(made, values)
+    return made
 
 
 def listed(found: object) -> list[Any]:

@@ -21,7 +21,7 @@ from ..arrays.array import array, on_device
 from ..arrays.host_reads import carrying
 from ..arrays.provenance import source_of, united
 from ..arrays.span import Span
-from ..arrays.workspace import Workspace, add_into, add_seed, float_parts, gradient_dtype, same_part
+from ..arrays.workspace import Workspace, add_into, add_seed, float_parts, gradient_dtype, same_part, shadow_view
 from ..device import on_host
 from ..errors import GradientError
 from ..kernels.passes.tangent import Tangent, tangent
@@ -175,8 +175,7 @@ def shadow_of(a: array, space: Workspace) -> Any:
     if isinstance(a.dtype, Struct):
         text = f"{a.label} is an array of structs: its derivatives are those of its fields."
         raise GradientError(text, slug="seed-type", instead=f"{a.label}.field({a.dtype.fields[0][0]!r})")
-    view = space[a.allocation].view(a.span, gradient_dtype(a))
-    return view.reshape((*a.shape, *components(a)))  # components lie side by side: still a view
+    return shadow_view(a, space[a.allocation])
 
 
 # ---- the walk

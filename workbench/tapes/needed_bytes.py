@@ -199,14 +199,16 @@ class NeededBytes:
 
     def check_left(self, event: Event) -> None:
         """Note a conflict where this event touches bytes that changed, unrecorded, since an earlier one did."""
-        for span in dict.fromkeys((*event.reads, *event.writes)):
-            known = self.of(span.allocation)
+        for span in (*event.reads, *event.writes):
+            known = self.memories.get(span.allocation)
+            if known is None or not (known.changed or known.left):
+                continue
             for old in [s for s in known.changed if s.overlaps(span) is not False]:
                 plain = event.command is None and not event.kind.calls_back
                 if not (plain and span in event.writes and span.contains(old)):
                     self.conflicts.append(self._unrecorded(old, event))
                 del known.changed[old]
-            for old in [s for s in known.left if s.overlaps(span) is not False]:
+            for old in [s for s in known.left if s is span or s.overlaps(span) is not False]:
                 if known.left[old] != checksum_of(old):
                     del known.left[old]
                     self.conflicts.append(self._unrecorded(old, event))

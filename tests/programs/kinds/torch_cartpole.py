@@ -9,27 +9,9 @@ F = wb.float64
 STEPS, RUNS = 40, 4
 torch.manual_seed(0)
 NET = torch.nn.Sequential(torch.nn.Linear(4, 8), torch.nn.Tanh(), torch.nn.Linear(8, 1)).double()
-NAMES = [name for name, _ in NET.named_parameters()]
-SHAPES = [p.shape for p in NET.parameters()]
-VALUES = torch.nn.utils.parameters_to_vector(NET.parameters()).detach().numpy()
-
-
-def network(x, params):
-    parts = torch.split(params, [s.numel() for s in SHAPES])
-    named = {n: p.reshape(s) for n, p, s in zip(NAMES, parts, SHAPES, strict=True)}
-    return torch.func.functional_call(NET, named, (x,))
-
-
-@wb.custom_op
-def policy(x, params):
-    with torch.no_grad():
-        return network(torch.from_numpy(x), torch.from_numpy(params)).numpy()
-
-
-@policy.vjp
-def pull(x, params, u, seed):
-    given = [torch.from_numpy(a).requires_grad_() for a in (x, params)]
-    return tuple(g.numpy() for g in torch.autograd.grad(network(*given), given, torch.from_numpy(seed)))
+WEIGHT = NET[0].weight
+VALUES = WEIGHT.detach().numpy().copy()
+policy = wb.interop.torch.op(NET, "policy")
 
 
 @wb.kernel
@@ -44,25 +26,24 @@ def cart(s: wb.array[F, 2], u: wb.array[F, 2], new: wb.array[F, 2], loss: wb.arr
 
 
 def simulate(values):
-    params = wb.array(values, dtype=F, requires_grad=True)
+    with torch.no_grad():
+        WEIGHT.copy_(torch.from_numpy(values))
     start = 0.1 * np.random.default_rng(0).normal(size=(RUNS, 4))
     with wb.Tape() as tape:
         s, loss = wb.array(start, dtype=F), wb.zeros(1, dtype=F)
         for _ in range(STEPS):
             new = wb.zeros((RUNS, 4), dtype=F)
-            wb.launch(cart, RUNS, [s, policy(s, params)], [new, loss])
+            wb.launch(cart, RUNS, [s, policy(s)], [new, loss])
             s = new
-    return tape, loss, params
+    return tape, loss, WEIGHT
 
 
 def check():
-    values, adam = torch.tensor(VALUES, requires_grad=True), None
-    adam = torch.optim.Adam([values], lr=0.05)
-    losses = []
+    adam, losses = torch.optim.Adam(NET.parameters(), lr=0.05), []
     for _ in range(30):
-        tape, loss, params = simulate(values.detach().numpy())
+        NET.zero_grad()
+        tape, loss, _ = simulate(WEIGHT.detach().numpy())
         tape.backward(loss)
-        values.grad = torch.from_numpy(params.grad.numpy().copy())
         adam.step()
         losses.append(loss.numpy()[0])
     assert losses[-1] < 0.5 * losses[0]
