@@ -52,14 +52,6 @@ class MemoryNotes:
     def __iter__(self) -> Iterator[Need]:
         return chain(self._index or (), self.recent or ())
 
-    def append(self, need: Need) -> None:
-        if self.recent is None:
-            self.recent = [need]
-        else:
-            self.recent.append(need)
-        self.last = need.span
-        self.count += 1
-
     def meeting(self, span: Span) -> list[Need]:
         """The needs that share a byte with `span`, or may share one."""
         new = self.recent or []
@@ -150,7 +142,11 @@ class NeededBytes:
         need = Need(span, event, position)
         if span.allocation.exposed:
             need.checksum, need.stamp = checksum_of(span), stamp_of(span.allocation)
-        known.append(need)
+        if known.recent is None:
+            known.recent = []
+        known.recent.append(need)
+        known.last = span
+        known.count += 1
 
     def watch_again(self) -> None:
         """Restore needs, checksums and watching of a tape that was made from saved events."""

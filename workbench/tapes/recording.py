@@ -180,7 +180,9 @@ class Recording:
             needed.check_left(event)
         for (k, _), span in zip(plan.writes, writes):
             memory = span.allocation
-            known = needed.notes(memory, watch=False) if back is None else needed.follow(memory)
+            known = memories.get(memory)
+            if known is None or not (known.followed or back is None):
+                known = needed.notes(memory, watch=False) if back is None else needed.follow(memory)
             if not known.begun:
                 known.begun = True
                 if plan.rereads or id(flat[k]) in arrays:
@@ -192,12 +194,12 @@ class Recording:
         for k in late if len(plan.floats) == len(plan.program.array_positions) else plan.program.array_positions:
             a = flat[k]
             arrays[id(a)] = a
-            if back is None:
+            memory = a.allocation
+            if back is None or memory not in self.active:
                 continue
-            memory, type = a.allocation, plan.floats.get(k)
-            if memory in self.active:
+            if (known := memories.get(memory)) is None or not known.followed:
                 needed.follow(memory)
-            if type is not None and self.scalars.get(memory) is type:
+            if self.scalars.get(memory) is plan.floats.get(k, self):
                 followed[id(a)] = None
         if needed.keeps_all:
             needed.keep_before(event)
