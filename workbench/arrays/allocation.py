@@ -57,7 +57,12 @@ class Placed(Protocol):
 
 
 class Recorder(Protocol):
-    """A tape that is recording: it gets every host write as an event (`host_event`)."""
+    """A tape that is recording: it gets every host write as an event (`host_event`).
+
+    alone   the `watchers` of memory that no other tape watches.
+    """
+
+    alone: Sequence[weakref.ref[Any]]
 
     def crossed(self, span: Span, run: Any) -> None:
         """Called before this tape overwrites bytes of `span`, which another tape wrote during `run`."""
@@ -642,15 +647,11 @@ def host_write(
 
 def about_to_write(spans: Iterable[Span], what: str, by: Recorder | None) -> None:
     """Call `Allocation.about_to_write` for the spans that a launch is about to change."""
-    alone = None if by is None else [weakref.ref(by)]
+    alone = by and by.alone
     for span in spans:
         a = span.allocation
-        if (
-            (a.watchers and a.watchers != alone)
-            or a.origins is not None
-            or a.is_gradient
-            or capture_log.opened is not None
-        ):
+        told = a.watchers and a.watchers is not alone
+        if told or a.origins is not None or a.is_gradient or capture_log.opened is not None:
             a.about_to_write(span, what, None, by)
         else:
             a.version += 1

@@ -399,17 +399,9 @@ def on_device(a: array, values: object) -> Any:
     return xp(a.device).asarray(values)
 
 
-def layout_numbers(arrays: Iterable[array]) -> Iterator[int]:
-    """One number per array: equal for arrays of one dtype, shape, strides and device."""
-    return map(_LAYOUT, arrays)
-
-
-def blocks_of(arrays: Iterable[array]) -> Iterator[bytes]:
-    """Address, shape and byte strides of arrays, as they stand in the block of arguments of a launch."""
-    return map(_BLOCK, arrays)
-
-
-_LAYOUT, _BLOCK = attrgetter("_layout"), attrgetter("_block")
+layout_number, block_of = attrgetter("_layout"), attrgetter("_block")
+"""One number per array, equal for arrays of one dtype, shape, strides and device; what stands for an array in the block
+of arguments of a launch: address, shape and byte strides."""
 
 
 Box = tuple[tuple[int, int], ...]  # per axis the first index and the one past the last

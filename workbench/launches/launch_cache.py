@@ -15,7 +15,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from ..arrays.array import layout_numbers
+from ..arrays.array import layout_number
 from ..arrays.host_reads import sources_of
 from ..device import DeviceLike
 from ..kernels.lru import RecentlyUsed
@@ -121,7 +121,7 @@ class LaunchCache:
             memories = list(map(_MEMORY, arrays))
             aliases = tuple([(memories.index(a.allocation), a.span.offset) for a in arrays])
         grid = dim if dim.__class__ is int else tuple(map(index, dim))
-        return (grid, switches, device, aliases, *layout_numbers(arrays), *[given[k] for k in self.fixed])
+        return (grid, switches, device, aliases, *map(layout_number, arrays), *map(given.__getitem__, self.fixed))
 
     def find(
         self, dim: GridLike, args: tuple, device: DeviceLike, switches: int

@@ -7,7 +7,7 @@ Bytes that others overwrite cannot always be kept; such changes are noted, or fo
 from __future__ import annotations
 
 import weakref
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from itertools import chain
 from types import MappingProxyType
 from typing import Any
@@ -92,10 +92,9 @@ class NeededBytes:
     walked     True once a backward has been: what others overwrite is kept from then on instead of refused.
     """
 
-    def __init__(self, keep: str, log: EventLog, names: TapeNames, tape: weakref.ref[Any]) -> None:
+    def __init__(self, keep: str, log: EventLog, names: TapeNames, alone: Sequence[weakref.ref[Any]]) -> None:
         self.keeps_all = keep == "all"
-        self.log, self.names, self._tape = log, names, tape
-        self.alone = [tape]  # the watchers of each memory that nobody else watches
+        self.log, self.names, self._alone = log, names, alone
         self.clear()
 
     def clear(self) -> None:
@@ -128,20 +127,23 @@ class NeededBytes:
             known.watched, self.exposed = True, self.exposed or a.exposed
             for ref in a.watchers:
                 if ref() is not None:
-                    a.watch(self._tape())  # pyright: ignore[reportArgumentType]  it is alive
+                    a.watch(self._alone[0]())  # pyright: ignore[reportArgumentType]  it is alive
                     break
             else:
-                a.watchers = self.alone
+                a.watchers = self._alone
         return known
 
     def need(self, span: Span, event: Event, position: int) -> None:
         """Note that the adjoint of this event will read these bytes of its argument at `position`."""
-        known = self.notes(span.allocation)
+        memory = span.allocation
+        known = self.memories.get(memory)
+        if known is None or not known.watched:
+            known = self.notes(memory)
         if known.last is span:
             return
         need = Need(span, event, position)
-        if span.allocation.exposed:
-            need.checksum, need.stamp = checksum_of(span), stamp_of(span.allocation)
+        if memory.exposed:
+            need.checksum, need.stamp = checksum_of(span), stamp_of(memory)
         if known.recent is None:
             known.recent = []
         known.recent.append(need)

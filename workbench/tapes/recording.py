@@ -62,7 +62,8 @@ class Recording:
         self.events, self.arrays = self.log.events, self.log.arrays
         self.active, self.scalars = self.log.active, self.log.scalars
         self.names = TapeNames(self.log)
-        self.needed = NeededBytes(keep, self.log, self.names, own)
+        self.alone = [own]
+        self.needed = NeededBytes(keep, self.log, self.names, self.alone)
         self.border = Border(self.log, self.names)
         self.host = HostSources(self.log, self.names, own)
         self.earlier = EarlierGradients(self.events, own)
@@ -168,9 +169,8 @@ class Recording:
         if not plan.float_writes.isdisjoint(mask):
             back = event.reverse = plan.derived.get(mask) or self._adjoint(plan, mask)
             for k, box in back.needs:
-                a = flat[k]
-                span = a.span if box is None else a.span.part(box)
-                known = memories.get(a.allocation)
+                span = flat[k].span if box is None else flat[k].span.part(box)
+                known = memories.get(span.allocation)
                 if known is None or known.last is not span:
                     needed.need(span, event, k)
         for k, box in plan.reads:
@@ -191,7 +191,7 @@ class Recording:
                 memory.forget_origins(span)
             if known.count and not needed.keeps_all:
                 needed.keep(span, event, known)
-        for k in late if len(plan.floats) == len(plan.program.array_positions) else plan.program.array_positions:
+        for k in late if plan.all_floats == plan.program.array_positions else plan.program.array_positions:
             a = flat[k]
             arrays[id(a)] = a
             memory = a.allocation
