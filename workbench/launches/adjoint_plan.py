@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Callable
 from dataclasses import dataclass, field, replace
+from functools import cached_property
 from typing import Any
 
 from ..config import config
@@ -46,6 +47,11 @@ class Backward:
     races: Races | None = None
     pull: PullPlan | None = None
     live: tuple[bool, ...] = ()
+
+    @cached_property
+    def needed(self) -> tuple[int, ...]:
+        """The positions in `needs`."""
+        return tuple([k for k, _ in self.needs])
 
     def run(self, arguments: AdjointArguments, fresh: tuple[int, ...] = (), rest: bool = True) -> None:
         """Run the adjoint in the form chosen for this launch.

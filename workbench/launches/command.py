@@ -30,8 +30,8 @@ def through(function: Function) -> Function:
 
 
 def _caller() -> Any:
-    """The frame that called for the launch, past functions marked by `through`."""
-    frame: Any = sys._getframe(2)
+    """The frame that called the caller of `Command.launch`, past functions marked by `through`."""
+    frame: Any = sys._getframe(3)
     while frame.f_code in _THROUGH:
         frame = frame.f_back
     return frame

@@ -87,6 +87,7 @@ class NeededBytes:
     memories   what is known of each memory. followed: ids of arrays of floats on them
                that a launch with an adjoint has touched.
     exposed    True if any of them is exposed. guarded: if there is anything in `left` or `changed` to compare with.
+    pending    launches whose needs are not entered in `memories` yet, and `marked` the memories in which they are.
     touched    the spans of each memory in the first `indexed` events.
     conflicts  reasons to refuse the walk. failure: the launch that broke off.
     walked     True once a backward has been: what others overwrite is kept from then on instead of refused.
@@ -101,6 +102,8 @@ class NeededBytes:
         """Forget all needs and conflicts."""
         self.memories: dict[Allocation, MemoryNotes] = {}
         self.followed: dict[int, None] = {}
+        self.pending: list[Event] = []
+        self.marked: set[Allocation] = set()
         self.touched: dict[Allocation, dict[Span, None]] = {}
         self.indexed = 0
         self.exposed = self.guarded = False
@@ -149,6 +152,14 @@ class NeededBytes:
         known.recent.append(need)
         known.last = span
         known.count += 1
+
+    def settle(self) -> None:
+        """Enter the needs of launches so far, which are not before somebody asks, or is about to write there."""
+        pending, self.pending = self.pending, []
+        self.marked.clear()
+        for event in pending:
+            for k, box in event.reverse.needs if event.reverse is not None else ():
+                self.need(span_of(event.command.flat[k], box), event, k)
 
     def watch_again(self) -> None:
         """Restore needs, checksums and watching of a tape that was made from saved events."""
@@ -234,11 +245,14 @@ class NeededBytes:
             return
         if id(a) not in self.log.arrays and all(s.overlaps(span) is False for s in event.reads):
             return
+        if memory in self.marked:
+            self.settle()
         if not self.of(memory).meeting(span):
             event.kept = (*event.kept, KeptBytes(span, span.copy_out(), said=START))
 
     def keep_before(self, event: Event) -> None:
         """Copy bytes that this event is about to overwrite, where an adjoint will read them (all, with keep="all")."""
+        self.settle()
         if self.keeps_all:
             self._watch_all(event)
         for span in event.writes:
@@ -256,6 +270,8 @@ class NeededBytes:
 
     def keep(self, span: Span, event: Event, needs: MemoryNotes) -> None:
         """Copy bytes that a write to this span will destroy, if needed, and drop the needs that this satisfies."""
+        if span.allocation in self.marked:
+            self.settle()
         hit = needs.meeting(span)
         if not hit and not self.keeps_all:
             return
@@ -279,6 +295,8 @@ class NeededBytes:
         the tape can still be walked and looked at.
         """
         a = span.allocation
+        if a in self.marked:
+            self.settle()
         known = self.of(a)
         hit = known.meeting(span) if known.count else ()
         if self.keeps_all or (self.walked and hit):
@@ -296,6 +314,7 @@ class NeededBytes:
 
     def exposing(self, allocation: Allocation) -> None:
         """Called when the address of memory leaves our hands: take checksums, by which later changes are found."""
+        self.settle()
         events, known, self.exposed = self.log.events, self.of(allocation), True
         if known.met is not None:
             known.met = len(events), checksum_of(allocation.span())

@@ -12,6 +12,7 @@ import weakref
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from itertools import takewhile
+from operator import attrgetter
 from types import FrameType
 from typing import Any, Self
 
@@ -37,6 +38,8 @@ from .events import Event, Scope, clock, place_of
 from .host_sources import HostSources
 from .naming import TapeNames
 from .needed_bytes import NeededBytes
+
+_MEMORY = attrgetter("allocation")
 
 
 class Recording:
@@ -168,11 +171,8 @@ class Recording:
         memories, back = needed.memories, None
         if not plan.float_writes.isdisjoint(mask):
             back = event.reverse = plan.derived.get(mask) or self._adjoint(plan, mask)
-            for k, box in back.needs:
-                span = flat[k].span if box is None else flat[k].span.part(box)
-                known = memories.get(span.allocation)
-                if known is None or known.last is not span:
-                    needed.need(span, event, k)
+            needed.pending.append(event)
+            needed.marked.update(map(_MEMORY, map(flat.__getitem__, back.needed)))
         for k, box in plan.reads:
             if flat[k].allocation.origins is not None:
                 self.border.meet(span_of(flat[k], box))
@@ -189,18 +189,21 @@ class Recording:
                     needed.keep_start(event, flat[k], span)
             if memory.origins is not None and k in plan.covered:
                 memory.forget_origins(span)
-            if known.count and not needed.keeps_all:
+            if (known.count or memory in needed.marked) and not needed.keeps_all:
                 needed.keep(span, event, known)
         for k in late if plan.all_floats == plan.program.array_positions else plan.program.array_positions:
             a = flat[k]
             arrays[id(a)] = a
             memory = a.allocation
-            if back is None or memory not in self.active:
-                continue
-            if (known := memories.get(memory)) is None or not known.followed:
-                needed.follow(memory)
-            if self.scalars.get(memory) is plan.floats.get(k, self):
-                followed[id(a)] = None
+            if back is not None and memory in self.active:
+                if (known := memories.get(memory)) is None or not known.followed:
+                    needed.follow(memory)
+                if self.scalars.get(memory) is plan.floats.get(k, self):
+                    followed[id(a)] = None
+            elif back is not None and k in back.needed:
+                needed.notes(memory)
+        if needed.exposed:
+            needed.settle()
         if needed.keeps_all:
             needed.keep_before(event)
         return event
