@@ -467,21 +467,22 @@ def _allocated(kind: type[A], nbytes: int, device: Device | str | None, zeroed: 
 # ---- which allocation is it
 
 
-_ranges: dict[Device, AddressRanges[Allocation]] = {}
+_ranges: dict[int, AddressRanges[Allocation]] = {}  # by the ordinal of the device
 
 
 def _register(new: Allocation) -> None:
     if new.nbytes:
         with LOCK:
-            if (known := _ranges.get(new.device)) is None:
-                known = _ranges[new.device] = AddressRanges()
+            if (known := _ranges.get(new.device.ordinal)) is None:
+                known = _ranges[new.device.ordinal] = AddressRanges()
             known.add(new)
 
 
 def allocation_at(address: int, nbytes: int, device: Device, owner: object = None) -> Allocation:
     """The allocation of these bytes, known or new and exposed. Raises LaunchError [partial-overlap] at its border."""
     with LOCK:
-        known = _ranges.setdefault(device, AddressRanges()).meeting(address, address + nbytes) if nbytes else []
+        ranges = _ranges.setdefault(device.ordinal, AddressRanges())
+        known = ranges.meeting(address, address + nbytes) if nbytes else []
         for other in known:
             same = owner is not None and other.owner is owner and other.address == address
             if same or (other.address <= address and address + nbytes <= other.address + other.nbytes):
@@ -517,11 +518,11 @@ def allocation_of(data: XpArray) -> tuple[Allocation, int]:
 
 def known_memory(data: np.ndarray) -> tuple[Allocation, int] | None:
     """(the CPU's allocation in which a NumPy array lies as a whole, its byte offset); None if no array is on it."""
-    if not data.size or cpu not in _ranges:
+    if not data.size or cpu.ordinal not in _ranges:
         return None
     low, high = np.lib.array_utils.byte_bounds(data)
     with LOCK:
-        found = _ranges[cpu].meeting(int(low), int(high))
+        found = _ranges[cpu.ordinal].meeting(int(low), int(high))
     if len(found) != 1 or low < found[0].address or high > found[0].address + found[0].nbytes:
         return None
     return found[0], data.__array_interface__["data"][0] - found[0].address
@@ -647,7 +648,7 @@ def host_write(
 
 def about_to_write(spans: Iterable[Span], what: str, by: Recorder | None) -> None:
     """Call `Allocation.about_to_write` for the spans that a launch is about to change."""
-    alone = by and by.alone
+    alone = None if by is None else by.alone
     for span in spans:
         a = span.allocation
         told = a.watchers and a.watchers is not alone

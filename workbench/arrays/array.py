@@ -399,9 +399,9 @@ def on_device(a: array, values: object) -> Any:
     return xp(a.device).asarray(values)
 
 
-layout_number, block_of = attrgetter("_layout"), attrgetter("_block")
-"""One number per array, equal for arrays of one dtype, shape, strides and device; what stands for an array in the block
-of arguments of a launch: address, shape and byte strides."""
+memory_of, layout_number, block_of = map(attrgetter, ("allocation", "_layout", "_block"))
+"""The allocation; one number per array, equal for arrays of one dtype, shape, strides and device; what stands for an
+array in the block of arguments of a launch: address, shape and byte strides."""
 
 
 Box = tuple[tuple[int, int], ...]  # per axis the first index and the one past the last

@@ -24,7 +24,7 @@ from .host_values import shape_of
 from .span import ShapeLike, Span, row_strides
 
 _serials = itertools.count()  # one number per array, never the same again
-Layout = tuple[int, int, int, bool, Callable[..., bytes]]  # number, size, itemsize, True for floats, `struct` of it
+Layout = tuple[int, int, int, int, Callable[..., bytes]]  # number, size, itemsize, grad_scale or 0, `struct` of it
 MOST_LAYOUTS = 1 << 14  # that are told by a number at once
 Key = int | np.integer | slice | EllipsisType | Sequence[Any]  # what arrays are indexed by
 _layouts = itertools.count()
@@ -34,7 +34,8 @@ _layouts = itertools.count()
 def _layout(dtype: ElementType, shape: tuple[int, ...], strides: tuple[int, ...], ordinal: int) -> Layout:
     """The facts of dtype, shape, byte strides and GPU. The number, equal for equal ones, decides what runs."""
     pack = struct.Struct(f"=Q{2 * len(shape)}q").pack
-    return next(_layouts), math.prod(shape), itemsize_of(dtype), differentiable(dtype), pack
+    scale = (2 if is_half(dtype) else 1) if differentiable(dtype) else 0
+    return next(_layouts), math.prod(shape), itemsize_of(dtype), scale, pack
 
 
 S = TypeVar("S", bound="StridedArray")
@@ -185,15 +186,14 @@ def placed(kind: type[S], memory: Allocation, dtype: ElementType, shape: tuple, 
     made.dtype, made.shape, made.strides, made.ndim = dtype, shape, strides, len(shape)
     made.allocation, made.device = memory, memory.device
     made._offset, made._address = offset, memory.address + offset
-    made._layout, made.size, itemsize, made._differentiable, pack = _layout(
-        dtype, shape, strides, memory.device.ordinal
-    )
+    made._layout, made.size, itemsize, scale, pack = _layout(dtype, shape, strides, memory.device.ordinal)
+    made._differentiable = scale > 0
     made.span = Span(memory, offset, shape, strides, itemsize)
     made._packed = (made._address, *shape, *strides)
     made._block = pack(*made._packed)
     made.serial = next(_serials)
-    if memory.grad_scale is None and made._differentiable:  # the first float array on the memory decides
-        memory.grad_scale = 2 if is_half(dtype) else 1
+    if memory.grad_scale is None and scale:  # the first float array on the memory decides
+        memory.grad_scale = scale
     made.__class__ = kind
     return made
 

@@ -15,7 +15,6 @@ from ..config import config
 from ..errors import LaunchError
 from ..kernels.program import Program
 from .handles import part_of
-from .launch_cache import CachedLaunch
 from .plan import Plan, PlannedLaunch
 from .race_check import races_of
 
@@ -38,12 +37,15 @@ def _caller() -> Any:
 
 
 class Command(PlannedLaunch):
-    """A launch with its arguments, planned and ready to run; `RecordedLaunch` is the one that users hold."""
+    """A launch with its arguments, planned and ready to run; `RecordedLaunch` is the one that users hold.
+
+    cached   its entry in the launch cache (`CachedLaunch`), if it has one.
+    """
 
     declared: tuple[int, ...] = ()
     held = False  # looked at again before each launch: see `kept`
 
-    def __init__(self, program: Program, plan: Plan, flat: Sequence[Any], cached: CachedLaunch | None = None):
+    def __init__(self, program: Program, plan: Plan, flat: Sequence[Any], cached: Any = None):
         self.program, self.plan, self.flat, self.places, self.cached = program, plan, flat, flat, cached
 
     def declare(self, args: Sequence[Any], kept: bool) -> None:

@@ -92,7 +92,7 @@ def launch(
     if (known := kernel.launches) and config.remember_launches and not (adjoint or record_cmd):
         found = known.find(dim, args, device, switches(check_bounds))
         if found is not None:
-            return Command(known.program, *found).launch(record_tape)
+            return found.launch(record_tape)
     adjoints = (*adj_inputs, *adj_outputs) if adjoint else None
     return _launch_anew(Request(kernel, dim, args, device, check_bounds), adjoints, record_tape, record_cmd)
 

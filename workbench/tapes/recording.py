@@ -12,13 +12,12 @@ import weakref
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from itertools import takewhile
-from operator import attrgetter
 from types import FrameType
 from typing import Any, Self
 
 from ..arrays import allocation as memory, capture_log
 from ..arrays.allocation import Allocation, GradientMemory
-from ..arrays.array import array, span_of, spans_of, whole_memory
+from ..arrays.array import array, memory_of, span_of, spans_of, whole_memory
 from ..arrays.provenance import HostRead
 from ..arrays.read_values import ReadValues
 from ..arrays.span import Span
@@ -38,8 +37,6 @@ from .events import Event, Scope, clock, place_of
 from .host_sources import HostSources
 from .naming import TapeNames
 from .needed_bytes import NeededBytes
-
-_MEMORY = attrgetter("allocation")
 
 
 class Recording:
@@ -163,7 +160,10 @@ class Recording:
         )
         if constants:
             event.constants = constants
-        late = [k for k in plan.floats if id(flat[k]) not in followed]
+        late = []
+        for k in plan.floats:
+            if id(flat[k]) not in followed:
+                late.append(k)
         if command.declared:
             mask = self._activate_declared(event, command)
         else:
@@ -172,7 +172,7 @@ class Recording:
         if not plan.float_writes.isdisjoint(mask):
             back = event.reverse = plan.derived.get(mask) or self._adjoint(plan, mask)
             needed.pending.append(event)
-            needed.marked.update(map(_MEMORY, map(flat.__getitem__, back.needed)))
+            needed.marked.update(map(memory_of, map(flat.__getitem__, back.needed)))
         for k, box in plan.reads:
             if flat[k].allocation.origins is not None:
                 self.border.meet(span_of(flat[k], box))
