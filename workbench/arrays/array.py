@@ -89,7 +89,7 @@ class array(Foreign):
 
     _fixed_ndim: int | None = None
     _layout: int
-    _packed: tuple[int, ...]
+    _steps: tuple[int, ...]
     _offset: int
 
     def __new__(
@@ -422,7 +422,7 @@ def pack_values(flat: Sequence[Any]) -> list:
     values: list = []
     for a in flat:
         if a.__class__ is array:
-            values += a._packed
+            values += (a._address, *a._steps)
         elif a.__class__ is np.ndarray:
             values += a.ravel().tolist()
         else:
@@ -435,7 +435,7 @@ def pack_companions(places: Sequence[Any], beside: Iterable[tuple[int, Any]]) ->
     values: list = []
     for k, shadow in beside:
         a, scale = places[k], shadow.scale
-        layout = a._packed[1:] if scale == 1 else (*a.shape, *[n * scale for n in a.strides])
+        layout = a._steps if scale == 1 else (*a.shape, *[n * scale for n in a.strides])
         values += (shadow.address + a._offset * scale, *layout)
     return values
 

@@ -62,7 +62,7 @@ class Recording:
         self.events, self.arrays = self.log.events, self.log.arrays
         self.active, self.scalars = self.log.active, self.log.scalars
         self.names = TapeNames(self.log)
-        self.alone = [own]
+        self.alone: Sequence[weakref.ref[Any]] = [own]
         self.needed = NeededBytes(keep, self.log, self.names, self.alone)
         self.border = Border(self.log, self.names)
         self.host = HostSources(self.log, self.names, own)
