@@ -57,12 +57,9 @@ class Placed(Protocol):
 
 
 class Recorder(Protocol):
-    """A tape that is recording: it gets every host write as an event (`host_event`).
+    """A tape that is recording: it gets every host write as an event (`host_event`)."""
 
-    alone   the `watchers` of memory that no other tape watches.
-    """
-
-    alone: Sequence[weakref.ref[Any]]
+    alone: Sequence[weakref.ref[Any]]  # the `watchers` of memory that no other tape watches
 
     def crossed(self, span: Span, run: Any) -> None:
         """Called before this tape overwrites bytes of `span`, which another tape wrote during `run`."""
@@ -225,8 +222,7 @@ class Allocation:
 
     def forget_origins(self, span: Span, by: Recorder | None = None) -> None:
         """Drop `origins` in these bytes, which are overwritten; calls `by.crossed` first for each that may overlap."""
-        if self.origins is None:
-            return
+        assert self.origins is not None
         if len(self.origins.ends) == 1:  # nearly always, and all of it
             ((part, run),) = self.origins.ends
             if span.contains(part):

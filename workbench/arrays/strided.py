@@ -9,7 +9,7 @@ import functools
 import itertools
 import math
 import struct
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from types import EllipsisType
 from typing import Any, Self, TypeVar, cast
 
@@ -24,18 +24,15 @@ from .host_values import shape_of
 from .span import ShapeLike, Span, row_strides
 
 _serials = itertools.count()  # one number per array, never the same again
-Layout = tuple[int, int, int, int, tuple[int, ...], Callable[..., bytes]]
 MOST_LAYOUTS = 1 << 14  # that are told by a number at once
 Key = int | np.integer | slice | EllipsisType | Sequence[Any]  # what arrays are indexed by
 _layouts = itertools.count()
 
 
 @functools.lru_cache(MOST_LAYOUTS)  # no number is given twice, so what is known of forgotten ones stays true
-def _layout(dtype: ElementType, shape: tuple[int, ...], strides: tuple[int, ...], ordinal: int) -> Layout:
-    """Number, size, itemsize, grad_scale or 0, shape with strides and `struct` of dtype, shape, byte strides and GPU.
-
-    The number, equal for equal ones, decides what runs.
-    """
+def _layout(dtype: ElementType, shape: tuple[int, ...], strides: tuple[int, ...], ordinal: int) -> tuple[Any, ...]:
+    """The facts of dtype, shape, byte strides and GPU: a number, equal for equal ones, which decides what runs; size,
+    itemsize, `grad_scale` or 0, shape and strides in one, `struct` of address and these."""
     pack = struct.Struct(f"=Q{2 * len(shape)}q").pack
     scale = (2 if is_half(dtype) else 1) if differentiable(dtype) else 0
     return next(_layouts), math.prod(shape), itemsize_of(dtype), scale, (*shape, *strides), pack
@@ -189,12 +186,11 @@ def placed(kind: type[S], memory: Allocation, dtype: ElementType, shape: tuple, 
     made.dtype, made.shape, made.strides, made.ndim = dtype, shape, strides, len(shape)
     made.allocation, made.device = memory, memory.device
     made._offset, made._address = offset, memory.address + offset
-    found = _layout(dtype, shape, strides, memory.device.ordinal)
-    made._layout, made.size, itemsize, scale, steps, pack = found
-    made._steps = steps
+    layout = _layout(dtype, shape, strides, memory.device.ordinal)
+    made._layout, made.size, itemsize, scale, made._steps, pack = layout
     made._differentiable = scale > 0
     made.span = Span(memory, offset, shape, strides, itemsize)
-    made._block = pack(made._address, *steps)
+    made._block = pack(made._address, *made._steps)
     made.serial = next(_serials)
     if memory.grad_scale is None and scale:  # the first float array on the memory decides
         memory.grad_scale = scale

@@ -37,16 +37,14 @@ def _caller() -> Any:
 
 
 class Command(PlannedLaunch):
-    """A launch with its arguments, planned and ready to run; `RecordedLaunch` is the one that users hold.
-
-    cached   its entry in the launch cache (`CachedLaunch`), if it has one.
-    """
+    """A launch with its arguments, planned and ready to run; `RecordedLaunch` is the one that users hold."""
 
     declared: tuple[int, ...] = ()
     held = False  # looked at again before each launch: see `kept`
 
     def __init__(self, program: Program, plan: Plan, flat: Sequence[Any], cached: Any = None):
-        self.program, self.plan, self.flat, self.places, self.cached = program, plan, flat, flat, cached
+        self.program, self.plan, self.flat, self.places = program, plan, flat, flat
+        self.cached = cached  # its entry in the launch cache, if it has one
 
     def declare(self, args: Sequence[Any], kept: bool) -> None:
         """Note which of `args`, one for each flat parameter, are scalars with a gradient.

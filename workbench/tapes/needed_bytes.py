@@ -138,34 +138,33 @@ class NeededBytes:
 
     def need(self, span: Span, event: Event, position: int) -> None:
         """Note that the adjoint of this event will read these bytes of its argument at `position`."""
-        memory = span.allocation
-        known = self.memories.get(memory)
-        if known is None or not known.watched:
-            known = self.notes(memory)
+        known = self.notes(span.allocation)
         if known.last is span:
             return
         need = Need(span, event, position)
-        if memory.exposed:
-            need.checksum, need.stamp = checksum_of(span), stamp_of(memory)
+        if span.allocation.exposed:
+            need.checksum, need.stamp = checksum_of(span), stamp_of(span.allocation)
         if known.recent is None:
             known.recent = []
         known.recent.append(need)
         known.last = span
         known.count += 1
 
-    def settle(self) -> None:
-        """Enter the needs of launches so far, which are not before somebody asks, or is about to write there."""
+    def settle(self, a: Allocation | None = None) -> None:
+        """Enter the needs of launches so far, which are not before somebody asks; with `a` if any is in this memory."""
+        if a is not None and a not in self.marked:
+            return
         pending, self.pending = self.pending, []
         self.marked.clear()
         for event in pending:
-            for k, box in event.reverse.needs if event.reverse is not None else ():
+            for k, box in event.reverse.needs.items() if event.reverse is not None else ():
                 self.need(span_of(event.command.flat[k], box), event, k)
 
     def watch_again(self) -> None:
         """Restore needs, checksums and watching of a tape that was made from saved events."""
         for number, event in enumerate(self.log.events):
             if event.reverse is not None:
-                for k, box in event.reverse.needs:
+                for k, box in event.reverse.needs.items():
                     self.need(span_of(event.command.flat[k], box), event, k)
             for span in event.writes:
                 needs = self.notes(span.allocation, watch=False)
@@ -245,33 +244,28 @@ class NeededBytes:
             return
         if id(a) not in self.log.arrays and all(s.overlaps(span) is False for s in event.reads):
             return
-        if memory in self.marked:
-            self.settle()
+        self.settle(memory)
         if not self.of(memory).meeting(span):
             event.kept = (*event.kept, KeptBytes(span, span.copy_out(), said=START))
 
     def keep_before(self, event: Event) -> None:
         """Copy bytes that this event is about to overwrite, where an adjoint will read them (all, with keep="all")."""
         self.settle()
-        if self.keeps_all:
-            self._watch_all(event)
+        for span in (
+            (*event.reads, *event.writes) if self.keeps_all else ()
+        ):  # `replay` needs what all memory began with
+            a = span.allocation
+            known = self.notes(a)
+            if known.met is None:
+                known.met = len(self.log.events), checksum_of(a.span()) if a.exposed else None
         for span in event.writes:
             needs = self.of(span.allocation)
             if needs.count or self.keeps_all:
                 self.keep(span, event, needs)
 
-    def _watch_all(self, event: Event) -> None:
-        """Watch every memory that the tape touches, also off active paths: `replay` needs its initial contents."""
-        for span in (*event.reads, *event.writes):
-            a = span.allocation
-            known = self.notes(a)
-            if known.met is None:
-                known.met = len(self.log.events), checksum_of(a.span()) if a.exposed else None
-
     def keep(self, span: Span, event: Event, needs: MemoryNotes) -> None:
         """Copy bytes that a write to this span will destroy, if needed, and drop the needs that this satisfies."""
-        if span.allocation in self.marked:
-            self.settle()
+        self.settle(span.allocation)
         hit = needs.meeting(span)
         if not hit and not self.keeps_all:
             return
@@ -295,8 +289,7 @@ class NeededBytes:
         the tape can still be walked and looked at.
         """
         a = span.allocation
-        if a in self.marked:
-            self.settle()
+        self.settle(a)
         known = self.of(a)
         hit = known.meeting(span) if known.count else ()
         if self.keeps_all or (self.walked and hit):

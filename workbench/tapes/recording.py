@@ -172,7 +172,7 @@ class Recording:
         if not plan.float_writes.isdisjoint(mask):
             back = event.reverse = plan.derived.get(mask) or self._adjoint(plan, mask)
             needed.pending.append(event)
-            needed.marked.update(map(memory_of, map(flat.__getitem__, back.needed)))
+            needed.marked.update(map(memory_of, map(flat.__getitem__, back.needs)))
         for k, box in plan.reads:
             if flat[k].allocation.origins is not None:
                 self.border.meet(span_of(flat[k], box))
@@ -200,7 +200,7 @@ class Recording:
                     needed.follow(memory)
                 if self.scalars.get(memory) is plan.floats.get(k, self):
                     followed[id(a)] = None
-            elif back is not None and k in back.needed:
+            elif back is not None and k in back.needs:
                 needed.notes(memory)
         if needed.exposed:
             needed.settle()

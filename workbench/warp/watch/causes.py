@@ -205,7 +205,7 @@ def _changed_arguments(one: GradientWalks) -> tuple[dict[WarpStep, list[Changed]
         event = None if step is None else step.event
         if step is None or event is None or event.command is None or event.reverse is None:
             continue
-        active = {*event.reverse.shadows, *(k for k, _ in event.reverse.needs)}
+        active = {*event.reverse.shadows, *event.reverse.needs}
         for k, then, now in changed(one.session.twins, event.command, one.moment.arguments[n]):
             if not isinstance(then, array):
                 numbers.setdefault(event, {})[k] = now
@@ -294,7 +294,7 @@ def overwritten(one: GradientWalks, row: VerdictRow) -> Found | None:
 def needed(event: Event) -> list[Need]:
     """The memory that the adjoint of a launch reads, a `Need` each (unlike the tape, which keeps shared bytes once)."""
     found = []
-    for k, box in () if event.reverse is None else event.reverse.needs:
+    for k, box in () if event.reverse is None else event.reverse.needs.items():
         span = event.command.flat[k].span
         found.append(Need(span if box is None else span.part(box), event, k))
     return found
@@ -343,7 +343,7 @@ def host_wrote(one: GradientWalks, row: VerdictRow) -> Found | None:
     event = None if row.step is None else row.step.event
     if event is None or event.reverse is None:
         return None
-    needed = {id(event.command.places[k].allocation): k for k, _ in event.reverse.needs}
+    needed = {id(event.command.places[k].allocation): k for k in event.reverse.needs}
     for region in one.moment.changed:
         k = needed.get(id(region.allocation))
         if k is not None:
