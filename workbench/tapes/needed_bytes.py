@@ -251,9 +251,7 @@ class NeededBytes:
     def keep_before(self, event: Event) -> None:
         """Copy bytes that this event is about to overwrite, where an adjoint will read them (all, with keep="all")."""
         self.settle()
-        for span in (
-            (*event.reads, *event.writes) if self.keeps_all else ()
-        ):  # `replay` needs what all memory began with
+        for span in (*event.reads, *event.writes) if self.keeps_all else ():  # `replay` needs how they began
             a = span.allocation
             known = self.notes(a)
             if known.met is None:
