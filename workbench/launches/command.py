@@ -29,8 +29,8 @@ def through(function: Function) -> Function:
 
 
 def _caller() -> Any:
-    """The frame that called the caller of `Command.launch`, past functions marked by `through`."""
-    frame: Any = sys._getframe(3)
+    """The frame that called `Command.launch`, past functions marked by `through`."""
+    frame: Any = sys._getframe(2)
     while frame.f_code in _THROUGH:
         frame = frame.f_back
     return frame
