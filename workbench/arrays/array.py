@@ -88,6 +88,7 @@ class array(Foreign):
     """
 
     _fixed_ndim: int | None = None
+    _address: int
     _layout: int
     _steps: tuple[int, ...]
     _offset: int

@@ -95,7 +95,7 @@ def _left_by_loops(named: list[tuple[str, Any]], kind: type, most: int) -> set[i
 
 
 def _items(value: Any) -> tuple[Iterable[str], Sequence[Any]] | None:
-    """What the labels of the elements of a list or dict end in (`[3]`), and the elements; None if it is none."""
+    """The ends (`[3]`) of the labels of the elements of a list or dict, and the elements; None if it is none."""
     kind = type(value)
     if issubclass(kind, dict):
         found = [(key, item) for key, item in list(islice(dict.items(value), ITEMS)) if type(key) in (str, int)]

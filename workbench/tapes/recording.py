@@ -160,10 +160,7 @@ class Recording:
         )
         if constants:
             event.constants = constants
-        late = []
-        for k in plan.floats:
-            if id(flat[k]) not in followed:
-                late.append(k)
+        late = [k for k in plan.floats if id(flat[k]) not in followed]
         if command.declared:
             mask = self._activate_declared(event, command)
         else:
