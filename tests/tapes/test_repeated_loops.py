@@ -158,6 +158,7 @@ def picture(program: Program) -> list[Any]:
         )
         for e in tape.events
     ]
+    tape.needed.settle()
     known = tape.needed.memories.items()
     noted = [
         [order[a] for a in tape.active],

@@ -8,28 +8,29 @@ from typing import Generic
 
 from .span import M
 
-MOST = 1 << 10  # new ones that are not in the index yet
+FEW = 1 << 10  # new ones, of which the dead are not looked for
 
 
 class AddressRanges(Generic[M]):
     """Sorted index of the live memories of one device by address; its methods are called under `LOCK`.
 
-    What is new enters it once somebody asks, or once there are MOST: most memory is gone by then.
+    What is new enters it once somebody asks: most memory is gone by then.
     """
 
     def __init__(self) -> None:
         self.recent: list[weakref.ref[M]] = []
         self.starts: list[int] = []
         self.entries: dict[int, weakref.ref[M]] = {}
-        self.sweep_at = 256
+        self.sweep_at, self.sweep_recent_at = 256, FEW
 
     def live(self, address: int) -> M | None:
         return self.entries[address]()
 
     def add(self, new: M) -> None:
         self.recent.append(weakref.ref(new))
-        if len(self.recent) > MOST:
-            self._enter_recent()
+        if len(self.recent) > self.sweep_recent_at:
+            self.recent = [ref for ref in self.recent if ref() is not None]
+            self.sweep_recent_at = 2 * len(self.recent) + FEW
 
     def _enter_recent(self) -> None:
         recent, self.recent = self.recent, []

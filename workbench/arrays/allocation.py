@@ -59,6 +59,8 @@ class Placed(Protocol):
 class Recorder(Protocol):
     """A tape that is recording: it gets every host write as an event (`host_event`)."""
 
+    alone: Sequence[weakref.ref[Any]]  # the `watchers` of memory that no other tape watches
+
     def crossed(self, span: Span, run: Any) -> None:
         """Called before this tape overwrites bytes of `span`, which another tape wrote during `run`."""
 
@@ -220,8 +222,7 @@ class Allocation:
 
     def forget_origins(self, span: Span, by: Recorder | None = None) -> None:
         """Drop `origins` in these bytes, which are overwritten; calls `by.crossed` first for each that may overlap."""
-        if self.origins is None:
-            return
+        assert self.origins is not None
         if len(self.origins.ends) == 1:  # nearly always, and all of it
             ((part, run),) = self.origins.ends
             if span.contains(part):
@@ -462,21 +463,22 @@ def _allocated(kind: type[A], nbytes: int, device: Device | str | None, zeroed: 
 # ---- which allocation is it
 
 
-_ranges: dict[Device, AddressRanges[Allocation]] = {}
+_ranges: dict[int, AddressRanges[Allocation]] = {}  # by the ordinal of the device
 
 
 def _register(new: Allocation) -> None:
     if new.nbytes:
         with LOCK:
-            if (known := _ranges.get(new.device)) is None:
-                known = _ranges[new.device] = AddressRanges()
+            if (known := _ranges.get(new.device.ordinal)) is None:
+                known = _ranges[new.device.ordinal] = AddressRanges()
             known.add(new)
 
 
 def allocation_at(address: int, nbytes: int, device: Device, owner: object = None) -> Allocation:
     """The allocation of these bytes, known or new and exposed. Raises LaunchError [partial-overlap] at its border."""
     with LOCK:
-        known = _ranges.setdefault(device, AddressRanges()).meeting(address, address + nbytes) if nbytes else []
+        ranges = _ranges.setdefault(device.ordinal, AddressRanges())
+        known = ranges.meeting(address, address + nbytes) if nbytes else []
         for other in known:
             same = owner is not None and other.owner is owner and other.address == address
             if same or (other.address <= address and address + nbytes <= other.address + other.nbytes):
@@ -512,11 +514,11 @@ def allocation_of(data: XpArray) -> tuple[Allocation, int]:
 
 def known_memory(data: np.ndarray) -> tuple[Allocation, int] | None:
     """(the CPU's allocation in which a NumPy array lies as a whole, its byte offset); None if no array is on it."""
-    if not data.size or cpu not in _ranges:
+    if not data.size or cpu.ordinal not in _ranges:
         return None
     low, high = np.lib.array_utils.byte_bounds(data)
     with LOCK:
-        found = _ranges[cpu].meeting(int(low), int(high))
+        found = _ranges[cpu.ordinal].meeting(int(low), int(high))
     if len(found) != 1 or low < found[0].address or high > found[0].address + found[0].nbytes:
         return None
     return found[0], data.__array_interface__["data"][0] - found[0].address
@@ -642,15 +644,11 @@ def host_write(
 
 def about_to_write(spans: Iterable[Span], what: str, by: Recorder | None) -> None:
     """Call `Allocation.about_to_write` for the spans that a launch is about to change."""
-    alone = None if by is None else [weakref.ref(by)]
+    alone = None if by is None else by.alone
     for span in spans:
         a = span.allocation
-        if (
-            (a.watchers and a.watchers != alone)
-            or a.origins is not None
-            or a.is_gradient
-            or capture_log.opened is not None
-        ):
+        told = a.watchers and a.watchers is not alone
+        if told or a.origins is not None or a.is_gradient or capture_log.opened is not None:
             a.about_to_write(span, what, None, by)
         else:
             a.version += 1

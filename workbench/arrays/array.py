@@ -88,8 +88,9 @@ class array(Foreign):
     """
 
     _fixed_ndim: int | None = None
+    _address: int
     _layout: int
-    _packed: tuple[int, ...]
+    _steps: tuple[int, ...]
     _offset: int
 
     def __new__(
@@ -399,17 +400,9 @@ def on_device(a: array, values: object) -> Any:
     return xp(a.device).asarray(values)
 
 
-def layout_numbers(arrays: Iterable[array]) -> Iterator[int]:
-    """One number per array: equal for arrays of one dtype, shape, strides and device."""
-    return map(_LAYOUT, arrays)
-
-
-def blocks_of(arrays: Iterable[array]) -> Iterator[bytes]:
-    """Address, shape and byte strides of arrays, as they stand in the block of arguments of a launch."""
-    return map(_BLOCK, arrays)
-
-
-_LAYOUT, _BLOCK = attrgetter("_layout"), attrgetter("_block")
+memory_of, layout_number, block_of = map(attrgetter, ("allocation", "_layout", "_block"))
+"""The allocation; one number per array, equal for arrays of one dtype, shape, strides and device; what stands for an
+array in the block of arguments of a launch: address, shape and byte strides."""
 
 
 Box = tuple[tuple[int, int], ...]  # per axis the first index and the one past the last
@@ -430,7 +423,7 @@ def pack_values(flat: Sequence[Any]) -> list:
     values: list = []
     for a in flat:
         if a.__class__ is array:
-            values += a._packed
+            values += (a._address, *a._steps)
         elif a.__class__ is np.ndarray:
             values += a.ravel().tolist()
         else:
@@ -443,7 +436,7 @@ def pack_companions(places: Sequence[Any], beside: Iterable[tuple[int, Any]]) ->
     values: list = []
     for k, shadow in beside:
         a, scale = places[k], shadow.scale
-        layout = a._packed[1:] if scale == 1 else (*a.shape, *[n * scale for n in a.strides])
+        layout = a._steps if scale == 1 else (*a.shape, *[n * scale for n in a.strides])
         values += (shadow.address + a._offset * scale, *layout)
     return values
 

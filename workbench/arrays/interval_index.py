@@ -85,9 +85,8 @@ class SpanIndex(Intervals[T]):
 
     __slots__ = ("spans",)
 
-    def __init__(self) -> None:
-        super().__init__()
-        self.spans: dict[T, Span] = {}
+    def __init__(self) -> None:  # as above, in one: there are many
+        self.ends, self._scales, self.spans = {}, None, {}
 
     @staticmethod
     def alone(item: K, span: Span) -> SpanIndex[K]:
@@ -124,34 +123,33 @@ class SpanIndex(Intervals[T]):
 
 
 class SpanSet(SpanIndex[Span]):
-    """A set of spans of one allocation; `everything`: True if one of them is the whole allocation."""
+    """A set of spans of one allocation."""
 
-    __slots__ = ("everything",)
+    __slots__ = ()
 
-    def __init__(self) -> None:  # as above, in one: there are many
-        self.ends, self._scales, self.spans, self.everything = {}, None, {}, False
+    @property
+    def everything(self) -> bool:
+        """True if one of them is the whole allocation."""
+        return any(span.dense and span.nbytes == span.allocation.nbytes for span in self.spans)
 
     def add(self, span: Span) -> None:
         """Add a span, unless it is here already."""
-        if span in self.spans:
-            return
-        self.put(span, span)
-        self.everything = self.everything or (span.hull() == (0, span.allocation.nbytes) and _whole(span))
+        if span not in self.spans:
+            self.put(span, span)
 
     def drop(self, span: Span) -> None:
         """Remove the spans that lie within this one."""
         for mark in self.near(span):
             if span.contains(mark):
                 self.remove(mark)
-        self.everything = self.everything and any(map(_whole, self.spans))
 
     def touch(self, span: Span) -> bool:
         """True if a span of the set overlaps this one, or may; for an empty `span`, if there is any."""
         if not self.spans:
             return False
-        if self.everything or span in self.spans or span.nbytes == 0:
+        if span in self.spans or span.nbytes == 0:
             return True
-        return bool(self.met(span))
+        return any(mark.contains(span) or mark.overlaps(span) is not False for mark in self.near(span))
 
 
 class WeakSpanSet(SpanSet):
@@ -166,10 +164,6 @@ class WeakSpanSet(SpanSet):
 
 NO_SPANS = WeakSpanSet()
 """Of memory of which nothing is marked; nothing is ever added."""
-
-
-def _whole(span: Span) -> bool:
-    return span.dense and span.nbytes == span.allocation.nbytes
 
 
 def _cells(low: int, high: int) -> tuple[int, range]:

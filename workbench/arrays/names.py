@@ -8,9 +8,10 @@ from __future__ import annotations
 
 import sys
 from collections import deque
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from functools import cache
 from inspect import CO_OPTIMIZED
+from itertools import count, islice
 from sys import getrefcount
 from types import BuiltinFunctionType, FrameType, FunctionType, GetSetDescriptorType, MemberDescriptorType, ModuleType
 from typing import Any, TypeVar
@@ -60,18 +61,17 @@ def names_in(
                 yield label, value
                 continue
             seen.add(id(value))
-            items = _items(label, value)
-            for inner, item in _parts(label, value) if items is None else items:
-                most -= 1
-                if isinstance(value, dict):
-                    keyed.append((inner, item))
-                elif items is not None and type(item) is kind:  # an element is as near as its list
-                    yield inner, item
+            items = _items(value)
+            inside = list(_parts(value) if items is None else zip(*items, strict=False))
+            deeper = keyed if isinstance(value, dict) else below
+            for end, item in inside:
+                if type(item) is kind and items is not None and deeper is below:  # it is as near as its list
+                    yield label + end, item
                 elif type(item) not in _PLAIN:
-                    below.append((inner, item))
-            if (most := most - 1) < 0:
+                    deeper.append((label + end, item))
+            if (most := most - len(inside) - 1) < 0:
                 return
-        level = below + [(inner, item) for inner, item in keyed if type(item) not in _PLAIN]
+        level = below + keyed
         if not level or enough():
             return
 
@@ -81,52 +81,51 @@ def _left_by_loops(named: list[tuple[str, Any]], kind: type, most: int) -> set[i
     attribute's) with KIN others that no variable is. At most `most` elements are looked at."""
     own = {id(value) for _, value in named if type(value) not in _PLAIN}
     found: set[int] = set()
-    for label, value in named:
+    for _, value in named:
         if type(value) in _PLAIN or type(value) is kind:
             continue
-        items = _items(label, value)
-        lists = [items] if items is not None else [_items(name, one) for name, one in _parts(label, value)]
-        for elements in lists:
-            ids = {id(one) for _, one in elements or () if type(one) not in _PLAIN}
-            if len(ids - own) >= KIN:
-                found |= ids & own
-            if (most := most - len(elements or ()) - 1) < 0:
+        items = _items(value)
+        for _, elements in [items] if items is not None else [_items(one) or ("", ()) for _, one in _parts(value)]:
+            left = own.intersection(map(id, elements))
+            if left and len({id(one) for one in elements if type(one) not in _PLAIN} - own) >= KIN:
+                found |= left
+            if (most := most - len(elements) - 1) < 0:
                 return found
     return found
 
 
-def _items(label: str, value: Any) -> list[tuple[str, Any]] | None:
-    """The labelled elements of a list or dict; None if it is none."""
+def _items(value: Any) -> tuple[Iterable[str], Sequence[Any]] | None:
+    """The ends (`[3]`) of the labels of the elements of a list or dict, and the elements; None if it is none."""
     kind = type(value)
     if issubclass(kind, dict):
-        found = list(zip(dict.items(value), range(ITEMS), strict=False))
-        return [(f"{label}[{key!r}]", item) for (key, item), _ in found if type(key) in (str, int)]
+        found = [(key, item) for key, item in list(islice(dict.items(value), ITEMS)) if type(key) in (str, int)]
+        return [f"[{key!r}]" for key, _ in found], [item for _, item in found]
     if issubclass(kind, tuple) and (fields := kind.__dict__.get("_fields")):
-        return [(f"{label}.{name}", item) for name, item in zip(fields, tuple.__iter__(value), strict=False)]
+        return map(".{}".format, fields), list(tuple.__iter__(value))
     for base in (list, tuple, deque):
         if issubclass(kind, base):
-            return [(f"{label}[{k}]", item) for k, item in zip(range(ITEMS), base.__iter__(value), strict=False)]
+            return map("[{}]".format, count()), list(islice(base.__iter__(value), ITEMS))
     return None
 
 
-def _parts(label: str, value: object) -> Iterator[tuple[str, Any]]:
-    """The labelled attributes of an object of the user's, or the array behind one of another library's."""
+def _parts(value: object) -> Iterator[tuple[str, Any]]:
+    """The attributes of an object of the user's (`.name`), or the array behind one of another library's."""
     kind = type(value)
     package = str(kind.__module__).partition(".")[0]
     if not (issubclass(kind, Instance) or package in opened or is_users(package)):
         for behind in ports.arrays_behind:
-            yield from ((label, a) for a in behind(value))
+            yield from (("", a) for a in behind(value))
         return
     for base in kind.__mro__:
         for name, member in base.__dict__.items():
             if type(member) is MemberDescriptorType and not name.startswith("__"):
                 try:
-                    yield f"{label}.{name}", member.__get__(value, kind)
+                    yield f".{name}", member.__get__(value, kind)
                 except AttributeError:  # a slot that holds nothing
                     continue
     own = next((m for base in kind.__mro__ if (m := base.__dict__.get("__dict__")) is not None), None)
     if isinstance(own, GetSetDescriptorType | MemberDescriptorType):
-        yield from ((f"{label}.{name}", item) for name, item in list(own.__get__(value, kind).items()))
+        yield from ((f".{name}", item) for name, item in list(own.__get__(value, kind).items()))
 
 
 @cache

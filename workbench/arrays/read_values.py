@@ -30,6 +30,7 @@ class ReadValues:
 
     def __init__(self, tape: object) -> None:
         self._tape: weakref.ref[Any] = weakref.ref(tape)
+        self.any = False  # True once a value has been remembered
         self.held: dict[int, tuple[Any, tuple[HostRead, ...], Any]] = {}
         self.numbers: dict[float, tuple[HostRead, ...]] = {}
         self.constants: set[float] = set()  # numbers that a launch took before they were read
@@ -38,12 +39,14 @@ class ReadValues:
 
     def add(self, value: Any, sources: tuple[HostRead, ...], cell: object) -> None:
         """Remember this very object, a number or the components for a launch; `cell`: the array element it is."""
+        self.any = True
         _put(self.held, id(value), (value, sources, cell))
         if value.__class__ is float:
             self.note(value, sources)
 
     def note(self, number: float, sources: tuple[HostRead, ...]) -> None:
         """Remember a number that was read, or computed from what was."""
+        self.any = True
         _put(self.numbers, float(number), sources)
 
     def made(self, digits: int, nbytes: int, sources: tuple[HostRead, ...]) -> None:
@@ -53,6 +56,7 @@ class ReadValues:
     def read(self, values: np.ndarray) -> None:
         """Remember an array that was read; one without sources is ignored."""
         for source in getattr(values, "sources", ()):
+            self.any = True
             self.readings.pop(source, None)
             _put(self.readings, source, None, READINGS)
             if values.dtype == np.float64 and values.size <= FEW:
@@ -60,11 +64,6 @@ class ReadValues:
                     self.note(v, (source,))
             if values.nbytes <= WHOLE:
                 self.made(checksum(np.asarray(values)), values.nbytes, (source,))
-
-    @property
-    def any(self) -> bool:
-        """True if any value has been remembered."""
-        return bool(self.numbers or self.readings or self.held)
 
     def of(self, value: object) -> tuple[HostRead, ...]:
         """The sources of this very object; () for any other, also of the same value."""

@@ -131,9 +131,11 @@ class Span(Generic[M]):
 
     def contains(self, other: Span) -> bool:
         """True if every byte of `other` is in this span. False also where that is not cheap to decide."""
+        if self._key == other._key:
+            return True
         if self.allocation is not other.allocation:
             return False
-        if self._key == other._key or other._hull[0] == other._hull[1]:
+        if other._hull[0] == other._hull[1]:
             return True
         return self.dense and self._hull[0] <= other._hull[0] and other._hull[1] <= self._hull[1]
 

@@ -9,7 +9,7 @@ import functools
 import itertools
 import math
 import struct
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from types import EllipsisType
 from typing import Any, Self, TypeVar, cast
 
@@ -24,17 +24,18 @@ from .host_values import shape_of
 from .span import ShapeLike, Span, row_strides
 
 _serials = itertools.count()  # one number per array, never the same again
-Layout = tuple[int, int, int, bool, Callable[..., bytes]]  # number, size, itemsize, True for floats, `struct` of it
 MOST_LAYOUTS = 1 << 14  # that are told by a number at once
 Key = int | np.integer | slice | EllipsisType | Sequence[Any]  # what arrays are indexed by
 _layouts = itertools.count()
 
 
 @functools.lru_cache(MOST_LAYOUTS)  # no number is given twice, so what is known of forgotten ones stays true
-def _layout(dtype: ElementType, shape: tuple[int, ...], strides: tuple[int, ...], ordinal: int) -> Layout:
-    """The facts of dtype, shape, byte strides and GPU. The number, equal for equal ones, decides what runs."""
+def _layout(dtype: ElementType, shape: tuple[int, ...], strides: tuple[int, ...], ordinal: int) -> tuple[Any, ...]:
+    """The facts of dtype, shape, byte strides and GPU: a number, equal for equal ones, which decides what runs; size,
+    itemsize, `grad_scale` or 0, shape and strides in one, `struct` of address and these."""
     pack = struct.Struct(f"=Q{2 * len(shape)}q").pack
-    return next(_layouts), math.prod(shape), itemsize_of(dtype), differentiable(dtype), pack
+    scale = (2 if is_half(dtype) else 1) if differentiable(dtype) else 0
+    return next(_layouts), math.prod(shape), itemsize_of(dtype), scale, (*shape, *strides), pack
 
 
 S = TypeVar("S", bound="StridedArray")
@@ -45,7 +46,7 @@ class StridedArray:
 
     _address    of the first element.
     _layout     number of the layout: equal for equal ones.
-    _packed    address, shape and strides, as launches take them; `_block`: as they stand in the block of arguments.
+    _steps      shape and strides in one; `_block`: address, shape and strides as the block of arguments has them.
     span       its bytes within the allocation.
     _data, _grad   made when first asked for.
     serial      one number per object, never the same again.
@@ -62,7 +63,7 @@ class StridedArray:
     _address: int
     _offset: int
     _layout: int
-    _packed: tuple[int, ...]
+    _steps: tuple[int, ...]
     _block: bytes
     span: Span
     _data: Any = None
@@ -185,15 +186,14 @@ def placed(kind: type[S], memory: Allocation, dtype: ElementType, shape: tuple, 
     made.dtype, made.shape, made.strides, made.ndim = dtype, shape, strides, len(shape)
     made.allocation, made.device = memory, memory.device
     made._offset, made._address = offset, memory.address + offset
-    made._layout, made.size, itemsize, made._differentiable, pack = _layout(
-        dtype, shape, strides, memory.device.ordinal
-    )
+    layout = _layout(dtype, shape, strides, memory.device.ordinal)
+    made._layout, made.size, itemsize, scale, made._steps, pack = layout
+    made._differentiable = scale > 0
     made.span = Span(memory, offset, shape, strides, itemsize)
-    made._packed = (made._address, *shape, *strides)
-    made._block = pack(*made._packed)
+    made._block = pack(made._address, *made._steps)
     made.serial = next(_serials)
-    if memory.grad_scale is None and made._differentiable:  # the first float array on the memory decides
-        memory.grad_scale = 2 if is_half(dtype) else 1
+    if memory.grad_scale is None and scale:  # the first float array on the memory decides
+        memory.grad_scale = scale
     made.__class__ = kind
     return made
 

@@ -176,6 +176,7 @@ class TorchCall(PureCall):
             return made
         self.recorded, self.followed = self._record(tensors, followed, "needed", results), followed
         needed = self.recorded.tape.needed
+        needed.settle()
         given = [(k, a) for k, a in enumerate(self.recorded.inputs) if a is not None]
         plain = {k for k, a in given if needed.of(a.allocation).recent is None}
         self.needed = frozenset(range(len(tensors))) - (plain - self.values)

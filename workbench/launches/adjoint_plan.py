@@ -29,7 +29,7 @@ class Backward:
     """An adjoint and how to run it. All positions are those of flat parameters.
 
     shadows   the active parameters, in order. `private`: those whose memory it writes to as it reruns the launch.
-    needs     (position, box) of what it reads, and the tape must keep.
+    needs     position -> box of what it reads, and the tape must keep.
     extremal  arrays under atomic_min or atomic_max; `count` counts the tied threads that share a cell's adjoint.
     pull      runs before `executable`: per cell, it adds up what other threads would have scattered to it.
     races     the race finder to run once before.
@@ -39,7 +39,7 @@ class Backward:
     reverse: Reverse
     executable: Executable
     shadows: tuple[int, ...]
-    needs: tuple[tuple[int, Any], ...]
+    needs: dict[int, Any]
     private: tuple[int, ...]
     extremal: tuple[int, ...] = ()
     count: Executable | None = None
@@ -95,7 +95,7 @@ def _moved(plan: Plan, active: tuple[int, ...], alone: bool) -> Backward | None:
     back, names = adjoint_of(first, active, alone), first.motion.names if first.motion is not None else ()
     if back.pull or back.count or not may_move(back.executable.function, names):
         return None
-    return replace(back, needs=first.moved(back.needs, by))
+    return replace(back, needs=dict(first.moved(tuple(back.needs.items()), by)))
 
 
 def plan_adjoint(plan: Plan, active: frozenset[str], alone: bool = False) -> Backward:
@@ -130,7 +130,7 @@ def plan_adjoint(plan: Plan, active: frozenset[str], alone: bool = False) -> Bac
         reverse,
         main,
         shadows,
-        tuple((position[n], needed.get(position[n])) for n in sorted(needs)),
+        {position[n]: needed.get(position[n]) for n in sorted(needs)},
         tuple(position[n] for n in sorted(reverse.private)),
         tuple(position[n] for n in reverse.extremal),
         ready(reverse.count) if reverse.count else None,

@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 import sys
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from copy import copy
-from typing import Any
+from typing import Any, TypeVar
 
 from ..arrays import allocation as memory, capture_log
 from ..arrays.array import array, spans_of
@@ -15,9 +15,25 @@ from ..config import config
 from ..errors import LaunchError
 from ..kernels.program import Program
 from .handles import part_of
-from .launch_cache import CachedLaunch
 from .plan import Plan, PlannedLaunch
 from .race_check import races_of
+
+_THROUGH: set[Any] = set()
+Function = TypeVar("Function", bound=Callable[..., Any])
+
+
+def through(function: Function) -> Function:
+    """Decorator: launches made in `function` are located at its caller."""
+    _THROUGH.add(function.__code__)  # pyright: ignore[reportFunctionMemberAccess]
+    return function
+
+
+def _caller() -> Any:
+    """The frame that called `Command.launch`, past functions marked by `through`."""
+    frame: Any = sys._getframe(2)
+    while frame.f_code in _THROUGH:
+        frame = frame.f_back
+    return frame
 
 
 class Command(PlannedLaunch):
@@ -26,8 +42,9 @@ class Command(PlannedLaunch):
     declared: tuple[int, ...] = ()
     held = False  # looked at again before each launch: see `kept`
 
-    def __init__(self, program: Program, plan: Plan, flat: Sequence[Any], cached: CachedLaunch | None = None):
-        self.program, self.plan, self.flat, self.places, self.cached = program, plan, flat, flat, cached
+    def __init__(self, program: Program, plan: Plan, flat: Sequence[Any], cached: Any = None):
+        self.program, self.plan, self.flat, self.places = program, plan, flat, flat
+        self.cached = cached  # its entry in the launch cache, if it has one
 
     def declare(self, args: Sequence[Any], kept: bool) -> None:
         """Note which of `args`, one for each flat parameter, are scalars with a gradient.
@@ -69,7 +86,7 @@ class Command(PlannedLaunch):
         """Run it, recorded if a tape is open."""
         plan, flat = self.plan, self.flat
         script = capture_log.told.script
-        if script is not None and script.launch(self, record_tape, frame or sys._getframe(1)):
+        if script is not None and script.launch(self, record_tape, frame or _caller()):
             return
         notes = None if capture_log.opened is None else capture_log.active_capture()
         if notes is not None and notes.late:
@@ -83,7 +100,7 @@ class Command(PlannedLaunch):
             if tape is None:
                 event, writes = None, spans_of(flat, plan.writes)
             else:
-                event = tape.before_launch(self, frame or sys._getframe(1))
+                event = tape.before_launch(self, frame or _caller())
                 writes = event.writes
             memory.about_to_write(writes, self.program.name, tape)
             try:

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from ..arrays import capture_log
-from ..arrays.array import array, blocks_of
+from ..arrays.array import array, block_of
 from ..config import config
 from ..device import catch_up, get_device, let_follow, on_host, reports, xp
 from ..display import BAR_AFTER_S, ProgressBar
@@ -171,7 +171,7 @@ class Executable:
     def joined(self, arrays: Sequence[array]) -> bytes:
         """`packed` for arguments that are all arrays."""
         head, tail = self._ends
-        return b"".join((head, *blocks_of(arrays), tail))
+        return b"".join((head, *map(block_of, arrays), tail))
 
     def _compile(self) -> Any:
         wanted = self.function, self.form.backend, self.variant, wait_with_bar, self.hurry

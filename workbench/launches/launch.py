@@ -11,10 +11,9 @@ packed arguments (`Executable.native_call`); 4. the interpreter, a GPU, sums in 
 
 from __future__ import annotations
 
-import sys
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from copy import deepcopy
-from typing import Any, NamedTuple, TypeVar
+from typing import Any, NamedTuple
 
 from ..arrays import allocation as memory, capture_log, ports
 from ..arrays.array import array
@@ -27,7 +26,7 @@ from ..kernels.program import Kernel, Program
 from ..kernels.reading.declare import Instance
 from ..kernels.types import Array, Type, covers, float32, scalar_of
 from .arguments import check_lists, flatten, shown, value_type
-from .command import Command
+from .command import Command, through
 from .handles import NotBuilt, hold
 from .launch_cache import flat_of, launches_of
 from .optional_arrays import fitted, is_left_out
@@ -35,6 +34,7 @@ from .plan import GridLike, grid, plan, switches
 from .single_adjoint import pull_back
 
 
+@through
 def launch(
     kernel: Kernel,
     dim: GridLike,
@@ -92,9 +92,9 @@ def launch(
     if (known := kernel.launches) and config.remember_launches and not (adjoint or record_cmd):
         found = known.find(dim, args, device, switches(check_bounds))
         if found is not None:
-            return Command(known.program, *found).launch(record_tape, _caller())
+            return found.launch(record_tape)
     adjoints = (*adj_inputs, *adj_outputs) if adjoint else None
-    return _launch_anew(Request(kernel, dim, args, device, check_bounds), adjoints, record_tape, record_cmd, _caller())
+    return _launch_anew(Request(kernel, dim, args, device, check_bounds), adjoints, record_tape, record_cmd)
 
 
 class Request(NamedTuple):
@@ -107,7 +107,8 @@ class Request(NamedTuple):
     bounds: bool | str | None
 
 
-def _launch_anew(request: Request, adjoints: tuple | None, record_tape: bool, record_cmd: bool, frame: object) -> Any:
+@through
+def _launch_anew(request: Request, adjoints: tuple | None, record_tape: bool, record_cmd: bool) -> Any:
     """`launch` without the launch cache. `adjoints`: those of the arguments, where the adjoint is to run instead."""
     kernel, dim, args, device, bounds = request
     try:
@@ -128,28 +129,9 @@ def _launch_anew(request: Request, adjoints: tuple | None, record_tape: bool, re
             kernel.launches = launches_of(kernel, program) or False
         if kernel.launches:
             command.cached = kernel.launches.remember(dim, args, device, switches(bounds), command)
-    return command.launch(record_tape, frame)
+    return command.launch(record_tape)
 
 
-def _caller() -> Any:
-    """The frame that called `launch`, past functions marked by `through`."""
-    frame: Any = sys._getframe(2)
-    while frame.f_code in _THROUGH:
-        frame = frame.f_back
-    return frame
-
-
-_THROUGH: set[Any] = set()
-Function = TypeVar("Function", bound=Callable[..., Any])
-
-
-def through(function: Function) -> Function:
-    """Decorator: launches made in `function` are located at its caller."""
-    _THROUGH.add(function.__code__)  # pyright: ignore[reportFunctionMemberAccess]
-    return function
-
-
-through(launch)
 _LISTS = {list, tuple}
 
 
@@ -319,11 +301,12 @@ class RecordedLaunch:
             raise AttributeError(name)
         return getattr(self.command, name)
 
+    @through
     def launch(self, stream: object = None, *, record_tape: bool = True) -> None:
         """Run it, recorded if a tape is open and `record_tape` says so."""
         if (kernel := self.command.program.kernel) is not None and not kernel.reads(self.command.program):
             self._make(self.dim, self.params)
-        self.command.launch(record_tape, sys._getframe(1))
+        self.command.launch(record_tape)
 
     def set_dim(self, dim: GridLike) -> None:
         """Set the grid. Raises what `launch` raises, and changes nothing then."""

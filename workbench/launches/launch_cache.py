@@ -10,12 +10,12 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass, field
-from operator import attrgetter, index
+from operator import index
 from typing import Any, NamedTuple
 
 import numpy as np
 
-from ..arrays.array import layout_numbers
+from ..arrays.array import layout_number, memory_of
 from ..arrays.host_reads import sources_of
 from ..device import DeviceLike
 from ..kernels.lru import RecentlyUsed
@@ -23,9 +23,9 @@ from ..kernels.parameter_types import IndexedArray
 from ..kernels.program import MOST_PLANS, Kernel, Program
 from ..kernels.types import Array, Composite, Scalar, Small
 from .arguments import exact_ints, held, is_one
+from .command import Command
 from .plan import GridLike, Plan, PlannedLaunch
 
-_MEMORY = attrgetter("allocation")
 _NUMBERS = {int, float, bool, *[np.dtype(code).type for code in "?bhilqBHILQfd"]}  # which cannot change
 
 
@@ -117,16 +117,14 @@ class LaunchCache:
         """The key of everything a plan depends on. Raises TypeError or AttributeError for arguments of other kinds."""
         arrays = given if self.all_arrays else [given[k] for k in self.arrays]
         aliases = None
-        if len({*map(_MEMORY, arrays)}) < len(arrays):
-            memories = list(map(_MEMORY, arrays))
+        if len({*map(memory_of, arrays)}) < len(arrays):
+            memories = list(map(memory_of, arrays))
             aliases = tuple([(memories.index(a.allocation), a.span.offset) for a in arrays])
         grid = dim if dim.__class__ is int else tuple(map(index, dim))
-        return (grid, switches, device, aliases, *layout_numbers(arrays), *[given[k] for k in self.fixed])
+        return (grid, switches, device, aliases, *map(layout_number, arrays), *map(given.__getitem__, self.fixed))
 
-    def find(
-        self, dim: GridLike, args: tuple, device: DeviceLike, switches: int
-    ) -> tuple[Plan, Sequence[Any], CachedLaunch] | None:
-        """(plan, flat arguments, cache entry); None on a cache miss."""
+    def find(self, dim: GridLike, args: tuple, device: DeviceLike, switches: int) -> Command | None:
+        """The launch with its plan; None on a cache miss."""
         if len(args) != self.count:
             return None
         try:
@@ -141,9 +139,9 @@ class LaunchCache:
         if known is None or not self.kernel.reads(self.program):
             return None
         if known.bare:
-            return known.plan, given, known
+            return Command(self.program, known.plan, given, known)
         flat = [*given]
-        return (known.plan, flat, known) if known.fits(given) and known.take(flat) else None
+        return Command(self.program, known.plan, flat, known) if known.fits(given) and known.take(flat) else None
 
     def remember(
         self, dim: GridLike, args: tuple, device: DeviceLike, switches: int, command: PlannedLaunch

@@ -17,7 +17,7 @@ from typing import Any
 import numpy as np
 
 from ..arrays import allocation as memory
-from ..arrays.array import array, layout_numbers, pack_values
+from ..arrays.array import array, layout_number, pack_values
 from ..arrays.dtypes import scalar_in
 from ..config import config
 from ..device import Device, get_device
@@ -168,7 +168,7 @@ def plan(
     groups = () if apart else _groups(program, positions, flat)
     twins = _twins(program, positions, flat) if groups else ()
     numbers = tuple([flat[k] for k in program.index_positions]) if program.index_positions else ()
-    rest = (groups, twins, switches(bounds), device and device.ordinal, *layout_numbers(arrays))
+    rest = (groups, twins, switches(bounds), device and device.ordinal, *map(layout_number, arrays))
     key = (dims, numbers, *rest)
     found = program.plans.find(key)
     if found is None:

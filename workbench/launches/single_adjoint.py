@@ -103,7 +103,7 @@ def _part(struct: object, path: Sequence[str]) -> Any:
 
 def _refuse(plan: Plan, back: Backward, adjoints: dict[int, array]) -> None:
     name, written = plan.program.name, {k for k, _ in plan.writes}
-    lost = [plan.program.leaves[k].name for k, _ in back.needs if k in written]
+    lost = [plan.program.leaves[k].name for k in back.needs if k in written]
     reason = (
         f"it overwrites {lost[0]!r}, which its adjoint reads"
         if lost

@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 
 from ..arrays.allocation import Allocation, allocate
-from ..arrays.array import array, array_on, layout_numbers
+from ..arrays.array import array, array_on, layout_number
 from ..arrays.gradient_views import sync_views
 from ..config import config
 from ..device import get_device
@@ -39,7 +39,7 @@ class CallArguments:
             self._take(name, kwargs[name])
         settings = config.switches, config.check_bounds, config.check_races, get_device(None).name
         marks = [(a.requires_grad, a.retain_grad) if a.allocation.asked else None for a in self.arrays]
-        layouts = zip(layout_numbers(self.arrays), marks, self._aliases(), strict=True)
+        layouts = zip(map(layout_number, self.arrays), marks, self._aliases(), strict=True)
         self.form = (*self.parts.items(), settings, *layouts)
         self.serials = tuple([a.serial for a in self.arrays])
 

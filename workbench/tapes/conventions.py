@@ -30,7 +30,7 @@ def multiplied(tape: Recording, executable: Executable) -> bool:
     made: set[Allocation] = set()
     for e in tape.events:
         if any(span.allocation in made for span in e.reads):
-            needs = None if e.reverse is None else [e.command.flat[k].allocation for k, _ in e.reverse.needs]
+            needs = None if e.reverse is None else [e.command.flat[k].allocation for k in e.reverse.needs]
             if e.kind.step != "write" if needs is None else any(a in tape.active for a in needs):
                 return True
             made.update(span.allocation for span in e.writes)

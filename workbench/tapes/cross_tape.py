@@ -216,7 +216,7 @@ class Border:
             return
         for span, live in reversed(last.items()):
             span.allocation.note_origin(span, run, live)
-        leaves = [a for a in log.active if a.required and a.id not in run.wrote]
+        leaves = [a for a in log.active if a.id not in run.wrote and a.required]
         run.leaves = [weakref.ref(a) for a in leaves]
         named = leaves or [a for a in log.active if a.required]
         run.names = tuple(self.names.of_memory(a) for a in named[:3])

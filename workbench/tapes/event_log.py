@@ -7,7 +7,7 @@ from collections.abc import Iterator, Sequence
 from typing import Any
 
 from ..arrays.allocation import Allocation
-from ..arrays.array import array
+from ..arrays.array import array, memory_of
 from ..arrays.interval_index import SpanSet
 from ..arrays.span import Span
 from ..arrays.workspace import is_float_memory
@@ -55,7 +55,7 @@ class EventLog:
         for event in self.events[self._tallied :]:
             if (command := event.command) is not None:
                 plan, flat = command.plan, command.places
-                met = [flat[k].allocation for k in (*plan.program.array_positions, *command.declared)]
+                met = map(memory_of, map(flat.__getitem__, (*plan.program.array_positions, *command.declared)))
             elif _touches(event):
                 plan, met = None, [span.allocation for span in (*event.reads, *event.writes)]
             else:

@@ -69,15 +69,15 @@ class TapeNames:
 
     def note_near(self, frame: FrameType) -> None:
         """Note names from one frame, when the tape closes, before the variables of that function are gone."""
-        missing = {i for i in self.log.arrays if i not in self.noted}
+        missing, found = self.log.arrays.keys() - self.noted.keys(), {}
         if not missing or next(user_frames(frame), None) is not frame:
             return
-        own, shared = scopes(frame)
-        for scope in (own, shared):
-            for label, a in names_in(scope, array, FEW, lambda: not missing) if missing else ():
-                if (i := id(a)) in missing:
-                    missing.discard(i)
-                    self.noted[i] = label
+        for scope in scopes(frame):
+            for label, a in names_in(scope, array, FEW, lambda: missing <= found.keys()):
+                found.setdefault(id(a), label)
+            if missing <= found.keys():
+                break
+        self.noted.update((i, found[i]) for i in missing & found.keys())
 
     def guess(self) -> None:
         """Name the arrays that no variable is: by the array they are a part of, or by the line that launched them."""

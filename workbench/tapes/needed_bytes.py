@@ -7,7 +7,7 @@ Bytes that others overwrite cannot always be kept; such changes are noted, or fo
 from __future__ import annotations
 
 import weakref
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from itertools import chain
 from types import MappingProxyType
 from typing import Any
@@ -52,14 +52,6 @@ class MemoryNotes:
     def __iter__(self) -> Iterator[Need]:
         return chain(self._index or (), self.recent or ())
 
-    def append(self, need: Need) -> None:
-        if self.recent is None:
-            self.recent = [need]
-        else:
-            self.recent.append(need)
-        self.last = need.span
-        self.count += 1
-
     def meeting(self, span: Span) -> list[Need]:
         """The needs that share a byte with `span`, or may share one."""
         new = self.recent or []
@@ -95,21 +87,23 @@ class NeededBytes:
     memories   what is known of each memory. followed: ids of arrays of floats on them
                that a launch with an adjoint has touched.
     exposed    True if any of them is exposed. guarded: if there is anything in `left` or `changed` to compare with.
+    pending    launches whose needs are not entered in `memories` yet, and `marked` the memories in which they are.
     touched    the spans of each memory in the first `indexed` events.
     conflicts  reasons to refuse the walk. failure: the launch that broke off.
     walked     True once a backward has been: what others overwrite is kept from then on instead of refused.
     """
 
-    def __init__(self, keep: str, log: EventLog, names: TapeNames, tape: weakref.ref[Any]) -> None:
+    def __init__(self, keep: str, log: EventLog, names: TapeNames, alone: Sequence[weakref.ref[Any]]) -> None:
         self.keeps_all = keep == "all"
-        self.log, self.names, self._tape = log, names, tape
-        self.alone = [tape]  # the watchers of each memory that nobody else watches
+        self.log, self.names, self._alone = log, names, alone
         self.clear()
 
     def clear(self) -> None:
         """Forget all needs and conflicts."""
         self.memories: dict[Allocation, MemoryNotes] = {}
         self.followed: dict[int, None] = {}
+        self.pending: list[Event] = []
+        self.marked: set[Allocation] = set()
         self.touched: dict[Allocation, dict[Span, None]] = {}
         self.indexed = 0
         self.exposed = self.guarded = False
@@ -136,10 +130,10 @@ class NeededBytes:
             known.watched, self.exposed = True, self.exposed or a.exposed
             for ref in a.watchers:
                 if ref() is not None:
-                    a.watch(self._tape())  # pyright: ignore[reportArgumentType]  it is alive
+                    a.watch(self._alone[0]())  # pyright: ignore[reportArgumentType]  it is alive
                     break
             else:
-                a.watchers = self.alone
+                a.watchers = self._alone
         return known
 
     def need(self, span: Span, event: Event, position: int) -> None:
@@ -150,13 +144,27 @@ class NeededBytes:
         need = Need(span, event, position)
         if span.allocation.exposed:
             need.checksum, need.stamp = checksum_of(span), stamp_of(span.allocation)
-        known.append(need)
+        if known.recent is None:
+            known.recent = []
+        known.recent.append(need)
+        known.last = span
+        known.count += 1
+
+    def settle(self, a: Allocation | None = None) -> None:
+        """Enter the needs of launches so far, which are not before somebody asks; with `a` if any is in this memory."""
+        if a is not None and a not in self.marked:
+            return
+        pending, self.pending = self.pending, []
+        self.marked.clear()
+        for event in pending:
+            for k, box in event.reverse.needs.items() if event.reverse is not None else ():
+                self.need(span_of(event.command.flat[k], box), event, k)
 
     def watch_again(self) -> None:
         """Restore needs, checksums and watching of a tape that was made from saved events."""
         for number, event in enumerate(self.log.events):
             if event.reverse is not None:
-                for k, box in event.reverse.needs:
+                for k, box in event.reverse.needs.items():
                     self.need(span_of(event.command.flat[k], box), event, k)
             for span in event.writes:
                 needs = self.notes(span.allocation, watch=False)
@@ -238,28 +246,26 @@ class NeededBytes:
             return
         if id(a) not in self.log.arrays and all(s.overlaps(span) is False for s in event.reads):
             return
+        self.settle(memory)
         if not self.of(memory).meeting(span):
             event.kept = (*event.kept, KeptBytes(span, span.copy_out(), said=START))
 
     def keep_before(self, event: Event) -> None:
         """Copy bytes that this event is about to overwrite, where an adjoint will read them (all, with keep="all")."""
-        if self.keeps_all:
-            self._watch_all(event)
+        self.settle()
+        for span in (*event.reads, *event.writes) if self.keeps_all else ():  # `replay` needs how they began
+            a = span.allocation
+            known = self.notes(a)
+            if known.met is None:
+                known.met = len(self.log.events), checksum_of(a.span()) if a.exposed else None
         for span in event.writes:
             needs = self.of(span.allocation)
             if needs.count or self.keeps_all:
                 self.keep(span, event, needs)
 
-    def _watch_all(self, event: Event) -> None:
-        """Watch every memory that the tape touches, also off active paths: `replay` needs its initial contents."""
-        for span in (*event.reads, *event.writes):
-            a = span.allocation
-            known = self.notes(a)
-            if known.met is None:
-                known.met = len(self.log.events), checksum_of(a.span()) if a.exposed else None
-
     def keep(self, span: Span, event: Event, needs: MemoryNotes) -> None:
         """Copy bytes that a write to this span will destroy, if needed, and drop the needs that this satisfies."""
+        self.settle(span.allocation)
         hit = needs.meeting(span)
         if not hit and not self.keeps_all:
             return
@@ -283,6 +289,7 @@ class NeededBytes:
         the tape can still be walked and looked at.
         """
         a = span.allocation
+        self.settle(a)
         known = self.of(a)
         hit = known.meeting(span) if known.count else ()
         if self.keeps_all or (self.walked and hit):
@@ -300,6 +307,7 @@ class NeededBytes:
 
     def exposing(self, allocation: Allocation) -> None:
         """Called when the address of memory leaves our hands: take checksums, by which later changes are found."""
+        self.settle()
         events, known, self.exposed = self.log.events, self.of(allocation), True
         if known.met is not None:
             known.met = len(events), checksum_of(allocation.span())

@@ -17,7 +17,7 @@ from typing import Any, Self
 
 from ..arrays import allocation as memory, capture_log
 from ..arrays.allocation import Allocation, GradientMemory
-from ..arrays.array import array, span_of, spans_of, whole_memory
+from ..arrays.array import array, memory_of, span_of, spans_of, whole_memory
 from ..arrays.provenance import HostRead
 from ..arrays.read_values import ReadValues
 from ..arrays.span import Span
@@ -62,7 +62,8 @@ class Recording:
         self.events, self.arrays = self.log.events, self.log.arrays
         self.active, self.scalars = self.log.active, self.log.scalars
         self.names = TapeNames(self.log)
-        self.needed = NeededBytes(keep, self.log, self.names, own)
+        self.alone: Sequence[weakref.ref[Any]] = [own]
+        self.needed = NeededBytes(keep, self.log, self.names, self.alone)
         self.border = Border(self.log, self.names)
         self.host = HostSources(self.log, self.names, own)
         self.earlier = EarlierGradients(self.events, own)
@@ -167,12 +168,8 @@ class Recording:
         memories, back = needed.memories, None
         if not plan.float_writes.isdisjoint(mask):
             back = event.reverse = plan.derived.get(mask) or self._adjoint(plan, mask)
-            for k, box in back.needs:
-                a = flat[k]
-                span = a.span if box is None else a.span.part(box)
-                known = memories.get(a.allocation)
-                if known is None or known.last is not span:
-                    needed.need(span, event, k)
+            needed.pending.append(event)
+            needed.marked.update(map(memory_of, map(flat.__getitem__, back.needs)))
         for k, box in plan.reads:
             if flat[k].allocation.origins is not None:
                 self.border.meet(span_of(flat[k], box))
@@ -180,25 +177,30 @@ class Recording:
             needed.check_left(event)
         for (k, _), span in zip(plan.writes, writes):
             memory = span.allocation
-            known = needed.notes(memory, watch=False) if back is None else needed.follow(memory)
+            known = memories.get(memory)
+            if known is None or not (known.followed or back is None):
+                known = needed.notes(memory, watch=False) if back is None else needed.follow(memory)
             if not known.begun:
                 known.begun = True
                 if plan.rereads or id(flat[k]) in arrays:
                     needed.keep_start(event, flat[k], span)
             if memory.origins is not None and k in plan.covered:
                 memory.forget_origins(span)
-            if known.count and not needed.keeps_all:
+            if (known.count or memory in needed.marked) and not needed.keeps_all:
                 needed.keep(span, event, known)
-        for k in late if len(plan.floats) == len(plan.program.array_positions) else plan.program.array_positions:
+        for k in late if plan.all_floats == plan.program.array_positions else plan.program.array_positions:
             a = flat[k]
             arrays[id(a)] = a
-            if back is None:
-                continue
-            memory, type = a.allocation, plan.floats.get(k)
-            if memory in self.active:
-                needed.follow(memory)
-            if type is not None and self.scalars.get(memory) is type:
-                followed[id(a)] = None
+            memory = a.allocation
+            if back is not None and memory in self.active:
+                if (known := memories.get(memory)) is None or not known.followed:
+                    needed.follow(memory)
+                if self.scalars.get(memory) is plan.floats.get(k, self):
+                    followed[id(a)] = None
+            elif back is not None and k in back.needs:
+                needed.notes(memory)
+        if needed.exposed:
+            needed.settle()
         if needed.keeps_all:
             needed.keep_before(event)
         return event

@@ -154,7 +154,8 @@ def _launch(tape: Recording, event: Event, space: Workspace, after: dict) -> Non
         for k in plan.float_reads | plan.float_writes if plan.float_writes else ():
             if (back is None or k not in back.shadows) and flat[k].allocation.required:
                 raise _late(tape.names.called_by(event, k), event)
-    if back is None or not any(places[k].allocation in space for k in back.shadows):
+    memories = [] if back is None else [places[k].allocation for k in back.shadows]
+    if back is None or space.keys().isdisjoint(memories):
         return
     if back.reverse.ordered and plan.form.backend == "cuda" and math.prod(plan.form.dims) > 1:
         text = f"Kernel {event.label!r} uses what an atomic returned, which on a GPU depends on the order of threads."
@@ -163,7 +164,7 @@ def _launch(tape: Recording, event: Event, space: Workspace, after: dict) -> Non
         check_races(event)
         back.races.fix(command)
     fresh = space.fresh([places[k] for k in back.pull.targets]) if back.pull is not None and back.pull.covers else []
-    shadows = [(k, space[places[k].allocation]) for k in back.shadows]
+    shadows = list(zip(back.shadows, map(space.__getitem__, memories), strict=True))
     helpers = ties(event, after) if back.extremal else []
     arguments = AdjointArguments(command, back.private, shadows + helpers)
     if command.declared and back.executable.form.backend == "c" and back.pull is None:

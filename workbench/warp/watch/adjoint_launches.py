@@ -107,7 +107,7 @@ class AdjointLaunch(Verdicts):
         adjoints = list({id(g): twins.array(g).span for _, g in pairs}.values())
         if any(meets(span, adjoints[:n]) for n, span in enumerate(adjoints)):
             return f"two adjoints of `{label}` share memory"
-        lost = any(meets(event.command.flat[k].span, event.writes) for k, _ in event.reverse.needs)
+        lost = any(meets(event.command.flat[k].span, event.writes) for k in event.reverse.needs)
         if not self.recorded and (lost or event.reverse.extremal):
             return f"`{label}` overwrites what its adjoint reads, and no such launch was seen before its adjoint"
         return ""

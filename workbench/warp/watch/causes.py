@@ -192,7 +192,7 @@ def _changed_arguments(one: GradientWalks) -> tuple[dict[WarpStep, list[Changed]
         event = None if step is None else step.event
         if step is None or event is None or event.command is None or event.reverse is None:
             continue
-        active = {*event.reverse.shadows, *(k for k, _ in event.reverse.needs)}
+        active = {*event.reverse.shadows, *event.reverse.needs}
         for k, then, now in changed(one.session.twins, event.command, one.moment.arguments[n]):
             if not isinstance(then, array):
                 numbers.setdefault(event, {})[k] = now
@@ -280,8 +280,8 @@ def overwritten(one: GradientWalks, row: VerdictRow) -> Found | None:
 
 def needed(event: Event) -> list[Need]:
     """The memory that the adjoint of a launch reads, a `Need` each (unlike the tape, which keeps shared bytes once)."""
-    needs = () if event.reverse is None else event.reverse.needs
-    spans = ((event.command.flat[k].span, box, k) for k, box in needs)
+    needs = {} if event.reverse is None else event.reverse.needs
+    spans = ((event.command.flat[k].span, box, k) for k, box in needs.items())
     return [Need(span if box is None else span.part(box), event, k) for span, box, k in spans]
 
 
@@ -328,7 +328,7 @@ def host_wrote(one: GradientWalks, row: VerdictRow) -> Found | None:
     event = None if row.step is None else row.step.event
     if event is None or event.reverse is None:
         return None
-    needed = {id(event.command.places[k].allocation): k for k, _ in event.reverse.needs}
+    needed = {id(event.command.places[k].allocation): k for k in event.reverse.needs}
     for region in one.moment.changed:
         k = needed.get(id(region.allocation))
         if k is not None:
