@@ -62,8 +62,8 @@ def index_tests(function: Function, tested: Collection[Stmt]) -> tuple[Function,
         least = {i: reduce(ROWS["min"], [builder.emit(mem.SHAPE, a, attr=k) for a, k in e]) for i, e in extents.items()}
         signs = [sign for i, n in least.items() for sign in (i, n - 1 - i)]
         holds = [reduce(ROWS["bit_or"], signs) >= 0] if signs else []
-        holds += [ROWS["logical_not"](v) for v in zeros]
-        builder.emit(c.ASSERT, reduce(ROWS["logical_and"], holds), attr=MAY_LEAVE)
+        for claim in holds + [ROWS["logical_not"](v) for v in zeros]:  # joined by `and` they are not vectorised
+            builder.emit(c.ASSERT, claim, attr=MAY_LEAVE)
     return prune(rewrite(function.with_body(builder.region))), free
 
 
