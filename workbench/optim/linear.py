@@ -8,6 +8,7 @@ matrix, so gradients are as exact as the solve, and never those of the unrolled 
 
 from __future__ import annotations
 
+import struct
 from collections.abc import Callable, Sequence
 from functools import wraps
 from inspect import Parameter, Signature, signature
@@ -22,13 +23,25 @@ from ..arrays.dtypes import scalar_in
 from ..arrays.host_writes import write_array
 from ..device import XpArray, on_host, xp
 from ..errors import GradientError, LaunchError
+from ..kernels.compile import thread_pool
 from ..kernels.program import Kernel
 from ..kernels.reading.declare import Refused
 from ..kernels.types import Composite, Scalar
 from ..launches.array_tools import flat
 from ..launches.launch import launch
 from ..tapes.custom_op import CustomOp
-from .operators import Entries, LinearOperator, MatrixLike, Products, RecordedProduct, aslinearoperator, preconditioner
+from .operators import (
+    IDENTITY,
+    Entries,
+    LinearOperator,
+    MatrixLike,
+    NativeProduct,
+    Products,
+    RecordedProduct,
+    aslinearoperator,
+    calls,
+    preconditioner,
+)
 
 __all__ = [
     "BiCGSTAB",
@@ -162,6 +175,25 @@ def _gmres(times: Products, prepared: Products, b: XpArray, x: XpArray, done: Do
             return x
 
 
+_SYSTEM = struct.Struct("=QqQq6Q4q2d")  # `wb_system` of the pool's text
+
+
+def _compiled_cg(
+    A: NativeProduct, M: NativeProduct | None, b: np.ndarray, x: np.ndarray, limit: float, most: int, restart: int
+) -> tuple[int, float]:
+    """`_cg` with all turns in one native call. Returns the number of turns and the norm of the residual."""
+    r = np.zeros_like(b) if M is None else M.x
+    vectors = [b, x, A.x, A.out, r, r if M is None else M.out]
+    given = *A.row, *((0, 0) if M is None else M.row), *map(capture_log.address, vectors), len(b), most, restart
+    block, at = capture_log.block_of(_SYSTEM.pack(*given, 0, limit, 0))
+    thread_pool.conjugate_gradients(b.itemsize)(at)
+    for product in (A, M):
+        if product is not None:
+            product.look()
+    *_, turn, _, residual = _SYSTEM.unpack(block)
+    return turn, residual
+
+
 class LinearSolverState:
     """A system and how it is to be solved: calling it solves, with other operands where some are given.
 
@@ -227,9 +259,11 @@ class LinearSolverState:
         capture_log.do(solve)
         return said if report is None else report.arrays
 
-    def _teller(self, report: _Report | None) -> Teller:
-        """A function that tells the callback, or the report, of a turn."""
+    def _teller(self, report: _Report | None) -> Teller | None:
+        """A function that tells the callback, or the report, of a turn; None where there is neither."""
         called = -1
+        if report is None and self.callback is None:
+            return None
 
         def tell(turn: int, residual: float, wanted: float, last: bool = False) -> None:
             nonlocal called
@@ -253,7 +287,8 @@ class LinearSolverState:
             tol, atol = tol or None, None
         if tol is None and atol is None:
             tol, atol = 1e-12 if kind.itemsize == 8 else 1e-6, 1e-30
-        limit, most = max((tol or 0.0) * _norm(b), atol or 0.0), int(self.maxiter or len(b))
+        size = float(np.sqrt((b * b).sum()))  # not by BLAS, whose threads wait for processors that others use
+        limit, most = max((tol or 0.0) * size, atol or 0.0), int(self.maxiter or len(b))
         seen = 0, 0.0
 
         def done(turn: int, residual: float) -> bool:
@@ -263,6 +298,11 @@ class LinearSolverState:
                 tell(turn, residual, limit)
             return residual <= limit or turn >= most or not np.isfinite(residual)
 
+        native = [p.times for p in (A, M) if isinstance(p.times, NativeProduct) and p.times.x.dtype == kind]
+        if tell is None and self._method is _cg and len(native) == 2 - (M is IDENTITY):
+            x = guess.astype(kind)
+            seen = _compiled_cg(native[0], *native[1:] or [None], b, x, limit, most, self.restart or 0)
+            return x, (*seen, limit)
         x = self._method(A, M, b, guess.astype(kind), done, self.restart)
         if tell is not None:
             tell(*seen, limit, last=True)
@@ -402,11 +442,14 @@ class _System:
 
     def solved(self, tell: Teller | None) -> tuple[array, Said]:
         """(the solution as an array, what the solve says). Unrecorded."""
-        A, M = Products.of(self.A, self.b), Products.of(self.M, self.b)
+        A = Products.of(self.A, self.b)
+        return self._with(A, Products.of(self.M, self.b, A.matrix is None), tell)
+
+    def _with(self, A: Products, M: Products, tell: Teller | None) -> tuple[array, Said]:
         found, said = self.how.iterate(A, M, self.b.data, self.x.data, tell)
         return array(found, dtype=self.b.dtype, device=self.b.device), said
 
-    def record(self, tell: Teller) -> Said:
+    def record(self, tell: Teller | None) -> Said:
         """Solve under the open tape. Returns what the solve says."""
         made, said = (self._by_entries if self.A.source is not None else self._by_products)(tell)
         copy(self.x, made)
@@ -459,12 +502,13 @@ class _System:
         Recorded are, at the solution, r = b - A x, by the launches of `matvec`, and x + A^-1 r with a constant A. That
         moves nothing, as r is 0, and makes x depend on b and on all that `matvec` reads; done twice, to second order.
         """
-        A, b, how, near, kind = self.A, self.b, self.how, Products.of(self.M, self.b), self.b.dtype.numpy.type
+        A, b, how, kind = self.A, self.b, self.how, self.b.dtype.numpy.type
+        near, made = Products.of(self.M, b, True), Products(calls(A.matvec, *A.shape, b))
         with memory.unrecorded():
-            solution, said = self.solved(tell)
+            solution, said = self._with(made, near, tell)
             place = zeros_like(solution)
         write_array("root", place, solution)
-        product = RecordedProduct(A, b)
+        product = RecordedProduct(A, b, made.times)
         if not product.followed:
             return place, said
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from functools import partial
+from threading import get_ident
 from typing import Any
 
 import numpy as np
@@ -15,14 +16,16 @@ from ..arrays.creation import copy, zeros
 from ..arrays.dtypes import DTypeLike, dtype_of, scalar_in
 from ..arrays.workspace import gradient_dtype
 from ..device import DeviceLike, XpArray, on_host
-from ..errors import GradientError, LaunchError
+from ..errors import GradientError, LaunchError, WorkbenchError
 from ..kernels import kernel
+from ..kernels.compile import thread_pool
 from ..kernels.reading.declare import tid
 from ..kernels.types import Composite, Scalar
 from ..launches.array_tools import flat
 from ..launches.launch import launch
 from ..sparse import BsrMatrix, bsr_get_diag, bsr_mv
 from ..sparse.matrix import rows_of
+from ..tapes.capture import Capture, Graph
 from ..tapes.jvp import components, value_of
 from ..tapes.tape import Tape
 
@@ -139,16 +142,18 @@ class Products:
     turned: bool = False  # these are products with its transpose
 
     @staticmethod
-    def of(A: LinearOperator | None, b: array) -> Products:
-        """Products with vectors of the type and device of `b`, with the present entries of A; None: the identity."""
+    def of(A: LinearOperator | None, b: array, by_launches: bool = False) -> Products:
+        """Products with vectors of the type and device of `b`, with the present entries of A; None: the identity.
+
+        On the CPU they are SciPy's where there are entries, unless `by_launches`.
+        """
         if A is None:
             return IDENTITY
-        if A.source is not None and b.device.is_cpu:
+        if A.source is not None and b.device.is_cpu and not by_launches:
             made_of = Entries.of(A)
             return made_of.products(b, read_values(made_of.values))
-        rows, columns = A.shape
-        back = None if A.transposed is None else _calls(A.transposed, columns, rows, b)
-        return Products(_calls(A.matvec, rows, columns, b), back)
+        back = None if A.transposed is None else calls(A.transposed, *A.shape[::-1], b)
+        return Products(calls(A.matvec, *A.shape, b), back)
 
     def __call__(self, v: XpArray) -> XpArray:
         return self.times(v)
@@ -156,14 +161,58 @@ class Products:
     @property
     def transposed(self) -> Products:
         """Products with the transpose; with the identity where they are not known, as a preconditioner's may be."""
-        return IDENTITY if self.back is None else Products(self.back, self.times, self.matrix, not self.turned)
+        return IDENTITY if self is IDENTITY or self.back is None else Products(self.back, self.times, self.matrix, not self.turned)
 
 
 IDENTITY = Products(lambda v: v, lambda v: v)
 
 
-def _calls(matvec: Callable, rows: int, columns: int, b: array) -> Times:
-    """Products by calls of `matvec` on the same two arrays, so that each but the first is a launch that is known."""
+class NativeProduct:
+    """Products by launches, as one list of native calls that takes the vector `x` to `out`: a capture of `matvec`."""
+
+    def __init__(self, graph: Graph, x: array, out: array):
+        self.graph, self.x, self.out = graph, x.data, out.data
+        self.calls = capture_log.row_of(graph.notes.steps)[0], len(graph.notes.steps)
+
+    @property
+    def row(self) -> tuple[int, int]:
+        """The address of the calls, and their number."""
+        return self.calls[0].buffer_info()[0], self.calls[1]
+
+    def __call__(self, v: XpArray) -> XpArray:
+        self.x[...] = v
+        thread_pool.replay()(*self.row)
+        self.look()
+        return self.out.astype(v.dtype)
+
+    def look(self) -> None:
+        """Raise what the last calls have found, as a launch raises it."""
+        thread_pool.after_call()
+        for error in filter(None, [look() for look in self.graph.notes.checks]):
+            raise error
+
+    @property
+    def current(self) -> bool:
+        """True if nothing has changed that a replay rests on."""
+        try:
+            self.graph.check()
+        except LaunchError:
+            return False
+        return True
+
+
+def _current(times: Times | None) -> Times | None:
+    with memory.unrecorded():
+        return None if isinstance(times, NativeProduct) and not times.current else times
+
+
+def generic(n: int, seed: float = 0.618) -> np.ndarray:
+    """n numbers in (-1, 1) without a pattern that an operator would have: multiples of a fraction, modulo 2."""
+    return np.arange(1, n + 1) * (seed + 1e-3 / np.pi) % 2 - 1
+
+
+def calls(matvec: Callable, rows: int, columns: int, b: array) -> Times:
+    """Products by calls of `matvec` on the same two arrays: native ones where it does nothing but launch."""
     kind, number = scalar_in(b.dtype), scalar_in(b.dtype).numpy.type
     with memory.unrecorded():
         x, out = zeros(columns, kind, b.device), zeros(rows, kind, b.device)
@@ -171,11 +220,39 @@ def _calls(matvec: Callable, rows: int, columns: int, b: array) -> Times:
     def times(v: XpArray) -> XpArray:
         with memory.unrecorded():
             x.data[...] = v
-            out.data[...] = 0  # a NaN of before would stay one
-            matvec(x, out, out, number(1), number(0))
+            multiply()
         return out.data.astype(v.dtype)
 
-    return times
+    def multiply() -> None:
+        out.zero_()  # a NaN of before would stay one
+        matvec(x, out, out, number(1), number(0))
+
+    return _captured(multiply, x, out) or times
+
+
+def _captured(multiply: Callable[[], None], x: array, out: array) -> NativeProduct | None:
+    """What takes x to out as native calls; None where they are not all of it: then a product by them is another one."""
+    with memory.LOCK, memory.unrecorded():
+        around = capture_log.opened
+        if not (capture_log.compiles() and x.device.is_cpu and x.size and out.size):
+            return None
+        if around is not None and around.thread != get_ident():
+            return None
+        x.data[...] = generic(x.size)
+        try:
+            with capture_log.interrupted(), Capture() as capture:
+                multiply()
+        except WorkbenchError:
+            return None  # it raises it again, or the host reads values
+        graph = capture.graph
+        assert graph is not None
+        notes, want = graph.notes, out.data.copy()
+        plain = all(isinstance(step, capture_log.NativeCall) for step in notes.steps)
+        if not plain or notes.tapes or notes.cleared or notes.published:
+            return None
+        made = NativeProduct(graph, x, out)
+        difference = abs(made(x.data) - want).max()
+        return made if difference <= 1e3 * np.finfo(want.dtype).eps * abs(want).max() else None
 
 
 @dataclass(frozen=True)
@@ -238,8 +315,10 @@ class RecordedProduct:
     Raises GradientError [linear] where the host makes the product, or `transposed` is not its transpose.
     """
 
-    def __init__(self, A: LinearOperator, b: array):
+    def __init__(self, A: LinearOperator, b: array, times: Times):
         self.A, self.b = A, b
+        self.times: Times | None = times
+        self.back: Times | None = None
         probe, x, z = self._recorded()
         self.arrays = [a for a in probe.arrays.values() if a.allocation not in (x.allocation, z.allocation)]
         tape = memory.recorder()
@@ -270,10 +349,14 @@ class RecordedProduct:
 
     def products(self) -> Products:
         """Products with the operator, and with its transpose by `transposed` or a walk over its launches."""
-        rows, columns = self.A.shape
-        times = _calls(self.A.matvec, rows, columns, self.b)
-        if self.A.transposed is not None:
-            return Products(times, _calls(self.A.transposed, columns, rows, self.b))
+        (rows, columns), turned = self.A.shape, self.A.transposed
+        self.times = _current(self.times) or calls(self.A.matvec, rows, columns, self.b)
+        if turned == self.A.matvec:
+            return Products(self.times, self.times)
+        if turned is not None:
+            self.back = _current(self.back) or calls(turned, columns, rows, self.b)
+            return Products(self.times, self.back)
+        times = self.times
         probe, x, z = self._recorded()
 
         def back(v: XpArray) -> XpArray:
@@ -283,10 +366,10 @@ class RecordedProduct:
         return Products(times, back)
 
     def _check_transposed(self) -> None:
-        made, kind = self.products(), self.b.dtype.numpy.type
-        u, v = np.random.default_rng(0).normal(size=(2, self.A.shape[0])).astype(kind)
-        there = float(on_host(made(np.asarray(v, like=self.b.data))) @ u)
-        again = float(on_host(made.transposed(np.asarray(u, like=self.b.data))) @ v)
+        made, kind, n = self.products(), self.b.dtype.numpy.type, self.A.shape[0]
+        u, v = generic(n).astype(kind), generic(n, 0.414).astype(kind)
+        there = float((on_host(made(np.asarray(v, like=self.b.data))) * u).sum())
+        again = float((on_host(made.transposed(np.asarray(u, like=self.b.data))) * v).sum())
         if not abs(there - again) <= 1e3 * np.finfo(kind).eps * len(u) ** 0.5 * max(abs(there), abs(again), 1.0):
             why = f"For random vectors u A v is {there:.6g}, and v A^T u {again:.6g}."
             raise _no_adjoint("whose `transposed` is not its transpose, or which is not linear", why, "the right one")
