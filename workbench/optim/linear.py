@@ -462,7 +462,7 @@ class _System:
         which is such an event again.
         """
         A, b, how = self.A, self.b, self.how
-        made_of, near, start, told = Entries.of(A), Products.of(self.M, b), self.x.data.copy(), (0, 0.0, 0.0)
+        made_of, near, start, told = Entries.of(A), Products.of(self.M, b, both=True), self.x.data.copy(), (0, 0.0, 0.0)
 
         def first(entries: np.ndarray, right: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
             nonlocal tell, told
@@ -503,7 +503,7 @@ class _System:
         moves nothing, as r is 0, and makes x depend on b and on all that `matvec` reads; done twice, to second order.
         """
         A, b, how, kind = self.A, self.b, self.how, self.b.dtype.numpy.type
-        near, made = Products.of(self.M, b, True), Products(calls(A.matvec, *A.shape, b))
+        near, made = Products.of(self.M, b, True, True), Products(calls(A.matvec, *A.shape, b))
         with memory.unrecorded():
             solution, said = self._with(made, near, tell)
             place = zeros_like(solution)

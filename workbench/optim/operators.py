@@ -22,6 +22,7 @@ from ..kernels.compile import thread_pool
 from ..kernels.reading.declare import tid
 from ..kernels.types import Composite, Scalar
 from ..launches.array_tools import flat
+from ..launches.command import Command
 from ..launches.launch import launch
 from ..sparse import BsrMatrix, bsr_get_diag, bsr_mv
 from ..sparse.matrix import rows_of
@@ -142,17 +143,18 @@ class Products:
     turned: bool = False  # these are products with its transpose
 
     @staticmethod
-    def of(A: LinearOperator | None, b: array, by_launches: bool = False) -> Products:
+    def of(A: LinearOperator | None, b: array, by_launches: bool = False, both: bool = False) -> Products:
         """Products with vectors of the type and device of `b`, with the present entries of A; None: the identity.
 
-        On the CPU they are SciPy's where there are entries, unless `by_launches`.
+        On the CPU they are SciPy's where there are entries, unless `by_launches`. `both`: with the transpose too, if it
+        is known.
         """
         if A is None:
             return IDENTITY
         if A.source is not None and b.device.is_cpu and not by_launches:
             made_of = Entries.of(A)
             return made_of.products(b, read_values(made_of.values))
-        back = None if A.transposed is None else calls(A.transposed, *A.shape[::-1], b)
+        back = calls(A.transposed, *A.shape[::-1], b) if both and A.transposed is not None else None
         return Products(calls(A.matvec, *A.shape, b), back)
 
     def __call__(self, v: XpArray) -> XpArray:
@@ -171,8 +173,13 @@ class NativeProduct:
     """Products by launches, as one list of native calls that takes the vector `x` to `out`: a capture of `matvec`."""
 
     def __init__(self, graph: Graph, x: array, out: array):
-        self.graph, self.x, self.out = graph, x.data, out.data
-        self.calls = capture_log.row_of(graph.notes.steps)[0], len(graph.notes.steps)
+        self.graph, self.x, self.out, notes = graph, x.data, out.data, graph.notes
+        self.calls = capture_log.row_of(notes.steps)[0], len(notes.steps)
+        own, launches = {x.allocation, out.allocation}, [k for k in notes.kept if isinstance(k, Command)]
+        given = {id(a): a for k in launches for a in k.flat if isinstance(a, array) and a.allocation not in own}
+        self.alone = own.issuperset(notes.written)  # it writes nothing else
+        known = self.alone and {a.allocation for a in given.values()} | own >= set(notes.first)
+        self.reads = list(given.values()) if known else None
 
     @property
     def row(self) -> tuple[int, int]:
@@ -193,12 +200,12 @@ class NativeProduct:
 
     @property
     def current(self) -> bool:
-        """True if nothing has changed that a replay rests on."""
+        """True if nothing has changed that a replay rests on, and no memory of others is written unseen."""
         try:
             self.graph.check()
         except LaunchError:
             return False
-        return True
+        return self.alone
 
 
 def _current(times: Times | None) -> Times | None:
@@ -206,9 +213,9 @@ def _current(times: Times | None) -> Times | None:
         return None if isinstance(times, NativeProduct) and not times.current else times
 
 
-def generic(n: int, seed: float = 0.618) -> np.ndarray:
-    """n numbers in (-1, 1) without a pattern that an operator would have: multiples of a fraction, modulo 2."""
-    return np.arange(1, n + 1) * (seed + 1e-3 / np.pi) % 2 - 1
+def generic(n: int, step: int = 1640531527) -> np.ndarray:
+    """n numbers in (-1, 1) without a pattern that an operator would have: multiples of a step, modulo 2^32."""
+    return np.arange(1, n + 1, dtype=np.int32) * np.int32(step) / 2.0**31
 
 
 def calls(matvec: Callable, rows: int, columns: int, b: array) -> Times:
@@ -272,7 +279,7 @@ class Entries:
     def products(self, b: array, values: np.ndarray) -> Products:
         """Products with the matrix of these values."""
         if b.device.is_cuda:
-            return Products.of(aslinearoperator(self._on_device(values)), b)
+            return Products.of(aslinearoperator(self._on_device(values)), b, both=True)
         made = self._matrix(values.astype(np.result_type(values.dtype, np.float32), copy=False))
         return Products(made.__matmul__, made.T.__matmul__, made)
 
@@ -319,12 +326,12 @@ class RecordedProduct:
         self.A, self.b = A, b
         self.times: Times | None = times
         self.back: Times | None = None
-        probe, x, z = self._recorded()
-        self.arrays = [a for a in probe.arrays.values() if a.allocation not in (x.allocation, z.allocation)]
+        reads = times.reads if isinstance(times, NativeProduct) else None
+        self.arrays, on_host = self._reads() if reads is None else (reads, False)
         tape = memory.recorder()
         assert tape is not None
         self.followed = tape.follows([b, *self.arrays])
-        if self.followed and any(event.sources for event in probe.events):
+        if self.followed and on_host:
             why = "What `matvec` computes on the host has no derivative."
             instead = "a kernel as the product, a dense matrix or wb.sparse.bsr_..."
             raise _no_adjoint("whose product the host makes", why, instead)
@@ -339,6 +346,12 @@ class RecordedProduct:
             with Tape() as probe:
                 self.A.matvec(x, z, z, kind(1), kind(0))
         return probe, x, z
+
+    def _reads(self) -> tuple[list[array], bool]:
+        """(the arrays that `matvec` reads, whether the host makes something of them)."""
+        probe, x, z = self._recorded()
+        arrays = [a for a in probe.arrays.values() if a.allocation not in (x.allocation, z.allocation)]
+        return arrays, any(event.sources for event in probe.events)
 
     def of(self, reads: Sequence[np.ndarray]) -> Products:
         """`products`, if what `matvec` reads holds these values now. Raises GradientError [linear]."""
@@ -367,7 +380,7 @@ class RecordedProduct:
 
     def _check_transposed(self) -> None:
         made, kind, n = self.products(), self.b.dtype.numpy.type, self.A.shape[0]
-        u, v = generic(n).astype(kind), generic(n, 0.414).astype(kind)
+        u, v = generic(n).astype(kind), generic(n, 1779033703).astype(kind)
         there = float((on_host(made(np.asarray(v, like=self.b.data))) * u).sum())
         again = float((on_host(made.transposed(np.asarray(u, like=self.b.data))) * v).sum())
         if not abs(there - again) <= 1e3 * np.finfo(kind).eps * len(u) ** 0.5 * max(abs(there), abs(again), 1.0):
