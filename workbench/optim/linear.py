@@ -243,18 +243,22 @@ class LinearSolverState:
         self._check(b, x)
         system = _System(self, aslinearoperator(A), aslinearoperator(M), flat(b), flat(x))
         report, said = None if self.check_every else _Report(b), (0, 0.0, 0.0)
+        notes = capture_log.active_capture()
+        for a in () if notes is None else (b, x):
+            notes.use(a.allocation, "read")
         if memory.recorder() is not None:
-            capture_log.refuse(f"{self._name}() under a tape", "the solve outside of the capture, or jit=False")
+            if report is not None:
+                capture_log.refuse(f"{self._name}(check_every=0) under a tape", "check_every=10")
             said = system.record(self._teller(report))
             return said if report is None else report(*said)
 
         def solve() -> None:
             nonlocal said
-            with memory.unrecorded():
+            with memory.unrecorded(), capture_log.following(None):
                 found, said = system.solved(self._teller(report))
                 copy(system.x, found)
 
-        if capture_log.active_capture() is not None:
+        if notes is not None:
             x.allocation.about_to_write(x.span, f"{self._name}()")
         capture_log.do(solve)
         return said if report is None else report.arrays
@@ -462,7 +466,13 @@ class _System:
         which is such an event again.
         """
         A, b, how = self.A, self.b, self.how
-        made_of, near, start, told = Entries.of(A), Products.of(self.M, b, both=True), self.x.data.copy(), (0, 0.0, 0.0)
+        made_of, near, start, told = Entries.of(A), IDENTITY, capture_log.copy(self.x.data), (0, 0.0, 0.0)
+
+        def prepare() -> None:
+            nonlocal near
+            near = Products.of(self.M, b, both=True)
+
+        capture_log.do(prepare)
 
         def first(entries: np.ndarray, right: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
             nonlocal tell, told
@@ -503,12 +513,23 @@ class _System:
         moves nothing, as r is 0, and makes x depend on b and on all that `matvec` reads; done twice, to second order.
         """
         A, b, how, kind = self.A, self.b, self.how, self.b.dtype.numpy.type
-        near, made = Products.of(self.M, b, True, True), Products(calls(A.matvec, *A.shape, b))
+        near = made = IDENTITY
         with memory.unrecorded():
-            solution, said = self._with(made, near, tell)
-            place = zeros_like(solution)
+            solution, place = zeros_like(b), zeros_like(b)
+
+        def solve() -> None:
+            nonlocal near, made, said, tell
+            with memory.unrecorded(), capture_log.following(None):
+                near, made = Products.of(self.M, b, True, True), Products(calls(A.matvec, *A.shape, b))
+                found, said = self._with(made, near, tell)
+                copy(solution, found)
+            tell = None  # of the replays of a capture nobody is told
+
+        said: Said = 0, 0.0, 0.0
+        capture_log.do(solve)
         write_array("root", place, solution)
-        product = RecordedProduct(A, b, made.times)
+        with capture_log.paused():
+            product = RecordedProduct(A, b, made.times)
         if not product.followed:
             return place, said
 
@@ -531,7 +552,7 @@ class _System:
         assert tape is not None
         for _ in range(2 if tape.keep == "all" else 1):
             with memory.unrecorded():
-                r = zeros_like(solution)
+                r = zeros_like(b)
             copy(r, b)
             A.matvec(place, r, r, kind(-1), kind(1))
             place = CustomOp(lambda place, *_: place, how._name, vjp, tangent)(place, r, *product.arrays)

@@ -16,6 +16,7 @@ from typing import Any, Self
 
 from ..arrays import allocation, capture_log
 from ..arrays.gradient_views import sync_views
+from ..arrays.workspace import own_buffers
 from ..config import config
 from ..device import DeviceLike
 from ..display import offers
@@ -214,8 +215,8 @@ def _segments(notes: capture_log.CaptureRecorder) -> list[Callable[[], None]]:
             found.append(_native(row))
         elif kind is not None:
             found.append(cuda_graph.QueuedSteps(row, kind))
-        else:
-            found += row
+        else:  # a walk in one of them must not take the buffers of walks that are replayed
+            found += [own_buffers()(call) for call in row]
     return found
 
 

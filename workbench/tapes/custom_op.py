@@ -8,6 +8,7 @@ them.
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -79,18 +80,22 @@ class CustomOp:
         return of_numbers
 
     def __call__(self, *args: object) -> Any:
-        capture_log.refuse("A custom op", "the op outside of the capture, or jit=False")
         ins = [a for a in args if isinstance(a, array)]
         if not ins:
             text = f"{self.__name__}(...) without an array."
             raise LaunchError(text, slug="custom-op", instead=f"{self.__name__}(wb.array(...))")
         with memory.LOCK:
             tape = memory.recorder()
-            with memory.unrecorded():
-                given = self.forward(*_plain(args))
-                outs = [array(np.atleast_1d(v), device=ins[0].device) for v in listed(given)]
+            with memory.unrecorded(), capture_log.paused():
+                plain = _plain(args)
+                with capture_log.following(None):  # what a replay calls again need not be what it was
+                    given = self.forward(*plain)
+                    outs = [array(np.atleast_1d(v), device=ins[0].device) for v in listed(given)]
+            call = OpCall(self, args, ins, outs)
+            if (notes := capture_log.active_capture()) is not None:
+                call.repeat(notes)
             if tape is not None:
-                OpCall(self, args, ins, outs).record(tape)
+                call.record(tape)
             elif memory.open_tapes:
                 memory.tell_others(ins, outs)
         return tuple(outs) if isinstance(given, tuple | list) else outs[0]
@@ -102,6 +107,15 @@ class OpCall:
     def __init__(self, op: CustomOp, args: tuple[object, ...], ins: list[array], outs: list[array]):
         self.op, self.args, self.ins, self.outs = op, args, ins, outs
         self.followed: set[Allocation] = set()  # memory on an active path when it was recorded
+
+    def repeat(self, notes: capture_log.CaptureRecorder) -> None:
+        """Call the function again in each replay, on what its arrays hold then: the results take the same memory."""
+        for a in self.ins:
+            notes.use(a.allocation, "read")
+        for a in self.outs:
+            notes.made.add(a.allocation)
+            a.allocation.about_to_write(a.span, self.op.__name__)
+        notes.steps.append(lambda: self.run(False))
 
     def record(self, tape: Recording) -> None:
         """Enter it in the tape, as having read `ins` and written `outs`."""
@@ -140,9 +154,14 @@ class OpCall:
         tape = memory.recorder() if record else None
         if tape is not None:
             self.record(tape)
-        for a, v in zip(self.outs, listed(found), strict=True):
+        values = [np.atleast_1d(v) for v in listed(found)]
+        was, now = ([(v.dtype, v.shape) for v in vs] for vs in ([a.data for a in self.outs], values))
+        if was != now:
+            text = f"{self.op.__name__} returned {_shown(now)} when it was called again, and {_shown(was)} before."
+            raise LaunchError(text, slug="custom-op", why="What follows works on the same arrays.")
+        for a, v in zip(self.outs, values, strict=True):
             a.allocation.about_to_write(a.span, self.op.__name__, None, tape)
-            a.data[...] = on_device(a, np.atleast_1d(v))
+            a.data[...] = on_device(a, v)
 
     def carry(self, moved: OpCall) -> None:
         """Write the tangents of the results by those of the arrays: `moved` is the call with these in their place."""
@@ -157,16 +176,35 @@ class OpCall:
         self._refuse_late(tape, event, [a for a in self.ins if a.allocation.required and is_float_memory(a)])
         if not any(a.allocation in space for a in self.outs if is_float_memory(a)):
             return
-        seeds = [value_of(a, space) if is_float_memory(a) else None for a in self.outs]
-        for a in filter(is_float_memory, self.outs):
-            shadow_of(a, space)[...] = 0
+        seeds = [shadow_of(a, space) if is_float_memory(a) else None for a in self.outs]
         if not event.followed:
+            for g in filter(_is_some, seeds):
+                capture_log.do(partial(g.__setitem__, ..., 0))
             return
-        found = self._called(event, self.op.pull, "vjp", after, seeds, self.ins)
-        for a, g in zip(self.ins, found, strict=True):
-            if g is not None and a.allocation in self.followed:
-                view = shadow_of(a, space)
-                add_into(view, on_device(a, np.asarray(g, view.dtype)), a.span)
+
+        def found() -> Sequence[Any]:
+            """The gradients by the rule; clears the adjoints."""
+            given = [None if g is None else np.array(on_host(g)) for g in seeds]
+            for g in filter(_is_some, seeds):
+                g[...] = 0
+            return self._called(event, self.op.pull, "vjp", after, given, self.ins)
+
+        def add(found: Sequence[Any]) -> None:
+            for a, g, to in zip(self.ins, found, views, strict=True):
+                if to is not None and g is not None:
+                    add_into(to, on_device(a, np.asarray(g, to.dtype)), a.span)
+                elif g is not None and a.allocation in self.followed:
+                    text = f"the vjp of {self.op.__name__} returned a gradient where it had returned None."
+                    raise GradientError(text, slug="custom-op", where=event.where, instead="zeros for a zero")
+
+        with capture_log.paused():
+            first = found()
+        pairs = zip(self.ins, first, strict=True)
+        views = [shadow_of(a, space) if g is not None and a.allocation in self.followed else None for a, g in pairs]
+        with capture_log.paused():
+            add(first)
+        if (notes := capture_log.active_capture()) is not None:
+            notes.steps.append(lambda: add(found()))
 
     def push_forward(self, tape: Recording, event: Event, space: Workspace, after: Memories) -> None:
         """Carry the tangents of what it read on to what it wrote."""
@@ -215,6 +253,14 @@ def _plain(args: Sequence[object]) -> list[Any]:
     return [np.array(read_values(a)) if isinstance(a, array) else a for a in args]
 
 
+def _is_some(value: object) -> bool:
+    return value is not None
+
+
+def _shown(forms: list[tuple[Any, tuple[int, ...]]]) -> str:
+    return ", ".join(f"{dtype} of shape {shape}" for dtype, shape in forms)
+
+
 def listed(found: object) -> list[Any]:
     """The values that a function returned, one or several."""
     return list(found) if isinstance(found, tuple | list) else [found]
@@ -232,8 +278,8 @@ def custom_op(forward: Callable[..., Any]) -> CustomOp:
     rules with differences.
 
     A walk may call a rule any number of times: pictures and ledgers do. `replay` and `trust` call the function again,
-    on copies, and so may steps of a `checkpoint`. Captures, `jit` and pickles refuse it, and so does `hvp` where there
-    is no `op.tangent`. For a step that writes to arrays there are there is `Tape.record_func`. Raises LaunchError
+    on copies, and so may steps of a `checkpoint`. In a capture and `jit` each replay calls function and rules again, on
+    what the arrays hold then. Pickles refuse it, and so does `hvp` where there is no `op.tangent`. For a step that writes to arrays there are there is `Tape.record_func`. Raises LaunchError
     [custom-op]; in walks GradientError [custom-op].
 
     >>> @wb.custom_op
