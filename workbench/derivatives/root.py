@@ -16,7 +16,7 @@ import numpy as np
 
 from ..arrays import allocation as memory, capture_log
 from ..arrays.array import array, clone, read_values
-from ..arrays.creation import zeros, zeros_like
+from ..arrays.creation import copy, zeros, zeros_like
 from ..arrays.host_writes import write_array
 from ..errors import GradientError, LaunchError
 from ..kernels import kernel
@@ -73,25 +73,36 @@ def root(residual: Residual, guess: array, *params: array, tol: float | None = N
     ([2.0], [0.25])
     """
     _check(residual, guess)
-    capture_log.refuse("root()", "the solve before the capture")
+    capture_log.refuse_mapped("root() is called.")
+    recorded = memory.recorder() is not None
     with memory.unrecorded():
-        found, slope = _newton(residual, clone(guess, requires_grad=False), params, tol, maxiter)
-    if memory.recorder() is None:
+        found, x = (zeros_like(guess, requires_grad=False) for _ in range(2))
+        matrix = zeros(guess.size**2 if recorded else 1, guess.dtype, guess.device)
+
+    def solve() -> None:
+        with memory.unrecorded(), capture_log.following(None):
+            solution, slope = _newton(residual, clone(guess, requires_grad=False), params, tol, maxiter)
+            copy(found, solution)
+            if recorded:
+                matrix.assign(_inverse(slope).reshape(-1).astype(guess.dtype.numpy))
+
+    capture_log.do(solve)
+    if not recorded:
         return found
-    try:
-        inverse = np.linalg.inv(slope)
-    except np.linalg.LinAlgError:
-        text = "root(): the derivative of the residual by x is singular at the solution."
-        raise GradientError(text, slug="singular", why="Nearby there are other solutions, or none.") from None
-    with memory.unrecorded():
-        matrix = array(inverse.reshape(-1), dtype=guess.dtype, device=guess.device)
-        x = zeros_like(found, requires_grad=False)
     write_array("root", x, found)
     for _ in range(ORDERS):
         r, moved = residual(x, *params), zeros(guess.shape, guess.dtype, guess.device)
         launch(chord, x.size, [x.flatten(), matrix, r.flatten()], [moved.flatten()])
         x = moved
     return x
+
+
+def _inverse(slope: np.ndarray) -> np.ndarray:
+    try:
+        return np.linalg.inv(slope)
+    except np.linalg.LinAlgError:
+        text = "root(): the derivative of the residual by x is singular at the solution."
+        raise GradientError(text, slug="singular", why="Nearby there are other solutions, or none.") from None
 
 
 @through

@@ -243,6 +243,7 @@ class LinearSolverState:
         self._check(b, x)
         system = _System(self, aslinearoperator(A), aslinearoperator(M), flat(b), flat(x))
         report, said = None if self.check_every else _Report(b), (0, 0.0, 0.0)
+        capture_log.refuse_mapped(f"{self._name}() is called.")
         notes = capture_log.active_capture()
         for a in () if notes is None else (b, x):
             notes.use(a.allocation, "read")
