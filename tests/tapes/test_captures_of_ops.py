@@ -215,7 +215,7 @@ def test_what_a_replay_cannot_repeat_is_refused():
     with wb.capture() as graph:
         kept(x)
     x.assign(np.ones(3))
-    with pytest.raises(wb.LaunchError, match=r"kept returned float64 of shape \(3,\) when it was called again"):
+    with pytest.raises(wb.LaunchError, match="kept returned other shapes or types when it was called again"):
         graph.replay()
 
     @wb.custom_op

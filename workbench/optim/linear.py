@@ -39,7 +39,7 @@ from .operators import (
     Products,
     RecordedProduct,
     aslinearoperator,
-    calls,
+    generic,
     preconditioner,
 )
 
@@ -245,8 +245,9 @@ class LinearSolverState:
         report, said = None if self.check_every else _Report(b), (0, 0.0, 0.0)
         capture_log.refuse_mapped(f"{self._name}() is called.")
         notes = capture_log.active_capture()
-        for a in () if notes is None else (b, x):
-            notes.use(a.allocation, "read")
+        if notes is not None:
+            notes.use(b.allocation, "read")
+            notes.use(x.allocation, "read")
         if memory.recorder() is not None:
             if report is not None:
                 capture_log.refuse(f"{self._name}(check_every=0) under a tape", "check_every=10")
@@ -306,7 +307,8 @@ class LinearSolverState:
         native = [p.times for p in (A, M) if isinstance(p.times, NativeProduct) and p.times.x.dtype == kind]
         if tell is None and self._method is _cg and len(native) == 2 - (M is IDENTITY):
             x = guess.astype(kind)
-            seen = _compiled_cg(native[0], *native[1:] or [None], b, x, limit, most, self.restart or 0)
+            near = None if M is IDENTITY else native[1]
+            seen = _compiled_cg(native[0], near, b, x, limit, most, self.restart or 0)
             return x, (*seen, limit)
         x = self._method(A, M, b, guess.astype(kind), done, self.restart)
         if tell is not None:
@@ -447,10 +449,7 @@ class _System:
 
     def solved(self, tell: Teller | None) -> tuple[array, Said]:
         """(the solution as an array, what the solve says). Unrecorded."""
-        A = Products.of(self.A, self.b)
-        return self._with(A, Products.of(self.M, self.b, A.matrix is None), tell)
-
-    def _with(self, A: Products, M: Products, tell: Teller | None) -> tuple[array, Said]:
+        A, M = Products.of_both(self.A, self.M, self.b)
         found, said = self.how.iterate(A, M, self.b.data, self.x.data, tell)
         return array(found, dtype=self.b.dtype, device=self.b.device), said
 
@@ -471,7 +470,7 @@ class _System:
 
         def prepare() -> None:
             nonlocal near
-            near = Products.of(self.M, b, both=True)
+            near = Products.of(self.M, b)
 
         capture_log.do(prepare)
 
@@ -514,31 +513,27 @@ class _System:
         moves nothing, as r is 0, and makes x depend on b and on all that `matvec` reads; done twice, to second order.
         """
         A, b, how, kind = self.A, self.b, self.how, self.b.dtype.numpy.type
-        near = made = IDENTITY
+        made = near = IDENTITY
         with memory.unrecorded():
-            solution, place = zeros_like(b), zeros_like(b)
+            solution, place = (zeros_like(b, requires_grad=False) for _ in range(2))
 
         def solve() -> None:
-            nonlocal near, made, said, tell
+            nonlocal near, made, said, sample, tell
             with memory.unrecorded(), capture_log.following(None):
-                near, made = Products.of(self.M, b, True, True), Products(calls(A.matvec, *A.shape, b))
-                found, said = self._with(made, near, tell)
-                copy(solution, found)
+                made, near = Products.of_both(A, self.M, b)
+                solution.data[...], said = how.iterate(made, near, b.data, self.x.data, tell)
+                sample = made(generic(b))
             tell = None  # of the replays of a capture nobody is told
 
-        said: Said = 0, 0.0, 0.0
+        said, sample = (0, 0.0, 0.0), b.data
         capture_log.do(solve)
         write_array("root", place, solution)
-        with capture_log.paused():
-            product = RecordedProduct(A, b, made.times)
-        if not product.followed:
-            return place, said
 
         def again(A: Products, M: Products, right: np.ndarray) -> np.ndarray:
             return how.derived(self.x, said, A, M, self.xp.asarray(right))
 
         def vjp(place: np.ndarray, r: np.ndarray, *given: np.ndarray) -> tuple[np.ndarray | None, ...]:
-            right = again(product.of(given[:count]).transposed, near.transposed, given[-1])
+            right = again(product.of(given[:count], sample).transposed, near.transposed, given[-1])
             return given[-1], right, *[None] * count
 
         def tangent(place: array, r: array, *given: array) -> array:
@@ -546,16 +541,23 @@ class _System:
             return CustomOp(along, how._name, vjp)(moved, change, *reads)
 
         def along(moved: np.ndarray, change: np.ndarray, *reads: np.ndarray) -> np.ndarray:
-            return moved + again(product.of(reads), near, change)
+            return moved + again(product.of(reads, sample), near, change)
 
-        count = len(product.arrays)  # which the op reads too: so they are what they were when its rules are called
-        tape = memory.recorder()
+        tape, count, product = memory.recorder(), 0, RecordedProduct(A, b, (), set())
         assert tape is not None
-        for _ in range(2 if tape.keep == "all" else 1):
+        for order in range(2 if tape.keep == "all" else 1):
             with memory.unrecorded():
-                r = zeros_like(b)
+                r = zeros_like(b, requires_grad=False)
             copy(r, b)
+            begun = len(tape.events)
             A.matvec(place, r, r, kind(-1), kind(1))
+            if not order:
+                product = RecordedProduct(A, b, tape.events[begun:], {place.allocation, r.allocation})
+                count = len(product.arrays)  # which the op reads too: so they are what they were for its rules
+                if not tape.follows([b, *product.arrays]):
+                    break
+                with capture_log.paused():
+                    product.check(made.times)
             place = CustomOp(lambda place, *_: place, how._name, vjp, tangent)(place, r, *product.arrays)
         return place, said
 
@@ -603,11 +605,12 @@ def cg():
     check_every=0: it is a kernel, which gets those as arrays of one element, the last two squared, and such arrays are
     returned. `restart`: begin anew after so many turns. run=False: a `CG`, to be called later. In a capture every
     replay solves again.
+    Of a LinearOperator whose `matvec` does nothing but launch the launches are noted once a solve, and on the CPU run
+    as native calls: of `cg` all turns are one, unless a callback is to be told.
     Under a tape the derivative by b and the entries of A, or by all that the launches of its `matvec` read, is that of
     the solution, by a solve with A transposed; x as first guess has none. Second derivatives are exact too; of a
-    LinearOperator while what its `matvec` reads stays as it is. `replay` solves
-    again, but not for a LinearOperator. Raises LaunchError [linear], [capture] for both at once; GradientError
-    [linear].
+    LinearOperator while what its `matvec` reads stays as it is. `replay` solves again, but not for a LinearOperator.
+    Raises LaunchError [linear], [capture] for check_every=0 under a tape in a capture; GradientError [linear].
 
     >>> A, x = wb.array([[4.0, 1.0], [1.0, 3.0]]), wb.zeros(2)
     >>> turns, residual, wanted = wb.optim.linear.cg(A, wb.array([1.0, 2.0]), x)

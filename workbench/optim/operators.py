@@ -11,22 +11,23 @@ from typing import Any
 import numpy as np
 
 from ..arrays import allocation as memory, capture_log
+from ..arrays.allocation import Allocation
 from ..arrays.array import array, read_values
 from ..arrays.creation import copy, zeros
 from ..arrays.dtypes import DTypeLike, dtype_of, scalar_in
 from ..arrays.workspace import gradient_dtype
-from ..device import DeviceLike, XpArray, on_host
+from ..device import DeviceLike, XpArray
 from ..errors import GradientError, LaunchError, WorkbenchError
 from ..kernels import kernel
 from ..kernels.compile import thread_pool
 from ..kernels.reading.declare import tid
 from ..kernels.types import Composite, Scalar
 from ..launches.array_tools import flat
-from ..launches.command import Command
 from ..launches.launch import launch
 from ..sparse import BsrMatrix, bsr_get_diag, bsr_mv
 from ..sparse.matrix import rows_of
 from ..tapes.capture import Capture, Graph
+from ..tapes.events import Event
 from ..tapes.jvp import components, value_of
 from ..tapes.tape import Tape
 
@@ -138,24 +139,29 @@ class Products:
     """Products of vectors of NumPy or CuPy with a matrix, and with its transpose where they are known."""
 
     times: Times
-    back: Times | None = None
+    back: Callable[[], Times] | None = None  # the latter, when they are asked for
     matrix: Any = None  # of NumPy or SciPy, where there is one: on the CPU, of entries
     turned: bool = False  # these are products with its transpose
 
     @staticmethod
-    def of(A: LinearOperator | None, b: array, by_launches: bool = False, both: bool = False) -> Products:
+    def of(A: LinearOperator | None, b: array, by_launches: bool = False) -> Products:
         """Products with vectors of the type and device of `b`, with the present entries of A; None: the identity.
 
-        On the CPU they are SciPy's where there are entries, unless `by_launches`. `both`: with the transpose too, if it
-        is known.
+        On the CPU they are SciPy's where there are entries, unless `by_launches`.
         """
         if A is None:
             return IDENTITY
         if A.source is not None and b.device.is_cpu and not by_launches:
             made_of = Entries.of(A)
             return made_of.products(b, read_values(made_of.values))
-        back = calls(A.transposed, *A.shape[::-1], b) if both and A.transposed is not None else None
-        return Products(calls(A.matvec, *A.shape, b), back)
+        turned = A.transposed
+        return Products(calls(A.matvec, A, b), None if turned is None else lambda: calls(turned, A, b))
+
+    @staticmethod
+    def of_both(A: LinearOperator, M: LinearOperator | None, b: array) -> tuple[Products, Products]:
+        """Products with both: with M by launches, where those with A are native."""
+        made = Products.of(A, b)
+        return made, Products.of(M, b, isinstance(made.times, NativeProduct))
 
     def __call__(self, v: XpArray) -> XpArray:
         return self.times(v)
@@ -163,28 +169,25 @@ class Products:
     @property
     def transposed(self) -> Products:
         """Products with the transpose; with the identity where they are not known, as a preconditioner's may be."""
-        return IDENTITY if self is IDENTITY or self.back is None else Products(self.back, self.times, self.matrix, not self.turned)
+        if self is IDENTITY or self.back is None:
+            return IDENTITY
+        return Products(self.back(), lambda: self.times, self.matrix, not self.turned)
 
 
-IDENTITY = Products(lambda v: v, lambda v: v)
+IDENTITY = Products(lambda v: v)
 
 
 class NativeProduct:
     """Products by launches, as one list of native calls that takes the vector `x` to `out`: a capture of `matvec`."""
 
     def __init__(self, graph: Graph, x: array, out: array):
-        self.graph, self.x, self.out, notes = graph, x.data, out.data, graph.notes
-        self.calls = capture_log.row_of(notes.steps)[0], len(notes.steps)
-        own, launches = {x.allocation, out.allocation}, [k for k in notes.kept if isinstance(k, Command)]
-        given = {id(a): a for k in launches for a in k.flat if isinstance(a, array) and a.allocation not in own}
-        self.alone = own.issuperset(notes.written)  # it writes nothing else
-        known = self.alone and {a.allocation for a in given.values()} | own >= set(notes.first)
-        self.reads = list(given.values()) if known else None
+        self.graph, self.x, self.out = graph, x.data, out.data
+        self.calls = capture_log.row_of(graph.notes.steps)[0]
 
     @property
     def row(self) -> tuple[int, int]:
         """The address of the calls, and their number."""
-        return self.calls[0].buffer_info()[0], self.calls[1]
+        return self.calls.buffer_info()[0], len(self.graph.notes.steps)
 
     def __call__(self, v: XpArray) -> XpArray:
         self.x[...] = v
@@ -198,31 +201,27 @@ class NativeProduct:
         for error in filter(None, [look() for look in self.graph.notes.checks]):
             raise error
 
-    @property
-    def current(self) -> bool:
-        """True if nothing has changed that a replay rests on, and no memory of others is written unseen."""
-        try:
-            self.graph.check()
-        except LaunchError:
-            return False
-        return self.alone
+
+def generic(b: array, step: int = 1640531527) -> XpArray:
+    """A vector like b of numbers in (-1, 1) without a pattern that operators have: multiples of a step, modulo 2^32."""
+    made = np.arange(1, b.size + 1, dtype=np.int32) * np.int32(step) / 2.0**31
+    return np.asarray(made, b.dtype.numpy, like=b.data)
 
 
-def _current(times: Times | None) -> Times | None:
+def alike(a: XpArray, b: XpArray) -> bool:
+    """True if two vectors differ by rounding at most."""
+    return bool(abs(a - b).max() <= 1e3 * np.finfo(b.dtype).eps * abs(b).max())
+
+
+def calls(matvec: Callable, A: LinearOperator, b: array) -> Times:
+    """Products by calls of `matvec`, or `transposed`, on the same two arrays: native ones where these only launch."""
+    kind, number, sizes = scalar_in(b.dtype), scalar_in(b.dtype).numpy.type, A.shape
     with memory.unrecorded():
-        return None if isinstance(times, NativeProduct) and not times.current else times
+        out, x = (zeros(n, kind, b.device) for n in (sizes[::-1] if matvec == A.transposed else sizes))
 
-
-def generic(n: int, step: int = 1640531527) -> np.ndarray:
-    """n numbers in (-1, 1) without a pattern that an operator would have: multiples of a step, modulo 2^32."""
-    return np.arange(1, n + 1, dtype=np.int32) * np.int32(step) / 2.0**31
-
-
-def calls(matvec: Callable, rows: int, columns: int, b: array) -> Times:
-    """Products by calls of `matvec` on the same two arrays: native ones where it does nothing but launch."""
-    kind, number = scalar_in(b.dtype), scalar_in(b.dtype).numpy.type
-    with memory.unrecorded():
-        x, out = zeros(columns, kind, b.device), zeros(rows, kind, b.device)
+    def multiply() -> None:
+        out.zero_()  # a NaN of before would stay one
+        matvec(x, out, out, number(1), number(0))
 
     def times(v: XpArray) -> XpArray:
         with memory.unrecorded():
@@ -230,22 +229,18 @@ def calls(matvec: Callable, rows: int, columns: int, b: array) -> Times:
             multiply()
         return out.data.astype(v.dtype)
 
-    def multiply() -> None:
-        out.zero_()  # a NaN of before would stay one
-        matvec(x, out, out, number(1), number(0))
-
     return _captured(multiply, x, out) or times
 
 
 def _captured(multiply: Callable[[], None], x: array, out: array) -> NativeProduct | None:
-    """What takes x to out as native calls; None where they are not all of it: then a product by them is another one."""
+    """The product from x to out as native calls; None where it is more than these, as they alone make another one."""
     with memory.LOCK, memory.unrecorded():
         around = capture_log.opened
         if not (capture_log.compiles() and x.device.is_cpu and x.size and out.size):
             return None
         if around is not None and around.thread != get_ident():
             return None
-        x.data[...] = generic(x.size)
+        x.data[...] = generic(x)
         try:
             with capture_log.interrupted(), Capture() as capture:
                 multiply()
@@ -258,8 +253,7 @@ def _captured(multiply: Callable[[], None], x: array, out: array) -> NativeProdu
         if not plain or notes.tapes or notes.cleared or notes.published:
             return None
         made = NativeProduct(graph, x, out)
-        difference = abs(made(x.data) - want).max()
-        return made if difference <= 1e3 * np.finfo(want.dtype).eps * abs(want).max() else None
+        return made if alike(made(x.data), want) else None
 
 
 @dataclass(frozen=True)
@@ -279,9 +273,9 @@ class Entries:
     def products(self, b: array, values: np.ndarray) -> Products:
         """Products with the matrix of these values."""
         if b.device.is_cuda:
-            return Products.of(aslinearoperator(self._on_device(values)), b, both=True)
+            return Products.of(aslinearoperator(self._on_device(values)), b)
         made = self._matrix(values.astype(np.result_type(values.dtype, np.float32), copy=False))
-        return Products(made.__matmul__, made.T.__matmul__, made)
+        return Products(made.__matmul__, lambda: made.T.__matmul__, made)
 
     def _matrix(self, values: np.ndarray) -> Any:
         from scipy import sparse  # when a system is solved: it takes a tenth of a second to load
@@ -317,72 +311,51 @@ class Entries:
 
 
 class RecordedProduct:
-    """The `matvec` of an operator as a tape saw it, when the open tape solved with it. `arrays`: those it read.
+    """The `matvec` of an operator as a tape saw it, by its events. `arrays`: those it read, but for `own` memory."""
 
-    Raises GradientError [linear] where the host makes the product, or `transposed` is not its transpose.
-    """
+    def __init__(self, A: LinearOperator, b: array, events: Sequence[Event], own: set[Allocation]):
+        self.A, self.b, self.by_host = A, b, any(event.sources for event in events)
+        given = {id(a): a for event in events for a in event.places if isinstance(a, array)}
+        self.arrays = [a for a in given.values() if a.allocation not in own]
 
-    def __init__(self, A: LinearOperator, b: array, times: Times):
-        self.A, self.b = A, b
-        self.times: Times | None = times
-        self.back: Times | None = None
-        reads = times.reads if isinstance(times, NativeProduct) else None
-        self.arrays, on_host = self._reads() if reads is None else (reads, False)
-        tape = memory.recorder()
-        assert tape is not None
-        self.followed = tape.follows([b, *self.arrays])
-        if self.followed and on_host:
-            why = "What `matvec` computes on the host has no derivative."
-            instead = "a kernel as the product, a dense matrix or wb.sparse.bsr_..."
-            raise _no_adjoint("whose product the host makes", why, instead)
-        if self.followed:
-            self._check_transposed()
+    def of(self, reads: Sequence[np.ndarray], sample: XpArray) -> Products:
+        """`products`, if what `matvec` reads holds these values now, and takes `generic` numbers to this sample.
 
-    def _recorded(self) -> tuple[Tape, array, array]:
-        """(a tape of z = A x, x, z)."""
+        Raises GradientError [linear].
+        """
+        if not all(np.array_equal(read_values(a), v, equal_nan=True) for a, v in zip(self.arrays, reads, strict=True)):
+            why = "A second derivative runs on copies, and `matvec` reads the arrays themselves."
+            raise _no_adjoint("that reads arrays that have changed since", why, "arrays of their own for each solve")
+        times = calls(self.A.matvec, self.A, self.b)
+        if not alike(times(generic(self.b)), sample):
+            why = "It reads other arrays or numbers now."
+            raise _no_adjoint("that has changed since", why, "an operator of its own for each solve")
+        return self.products(times)
+
+    def products(self, times: Times) -> Products:
+        """Products with the operator, and with its transpose by `transposed` or a walk over its launches."""
+        if (turned := self.A.transposed) is not None:
+            return Products(times, lambda: times if turned == self.A.matvec else calls(turned, self.A, self.b))
         kind, make = self.b.dtype.numpy.type, {"dtype": self.b.dtype, "device": self.b.device}
         with memory.unrecorded():
             x, z = zeros(self.A.shape[1], requires_grad=True, **make), zeros(self.A.shape[0], **make)
             with Tape() as probe:
                 self.A.matvec(x, z, z, kind(1), kind(0))
-        return probe, x, z
-
-    def _reads(self) -> tuple[list[array], bool]:
-        """(the arrays that `matvec` reads, whether the host makes something of them)."""
-        probe, x, z = self._recorded()
-        arrays = [a for a in probe.arrays.values() if a.allocation not in (x.allocation, z.allocation)]
-        return arrays, any(event.sources for event in probe.events)
-
-    def of(self, reads: Sequence[np.ndarray]) -> Products:
-        """`products`, if what `matvec` reads holds these values now. Raises GradientError [linear]."""
-        if not all(np.array_equal(read_values(a), v, equal_nan=True) for a, v in zip(self.arrays, reads, strict=True)):
-            why = "A second derivative runs on copies, and `matvec` reads the arrays themselves."
-            raise _no_adjoint("that reads arrays that have changed since", why, "arrays of their own for each solve")
-        return self.products()
-
-    def products(self) -> Products:
-        """Products with the operator, and with its transpose by `transposed` or a walk over its launches."""
-        (rows, columns), turned = self.A.shape, self.A.transposed
-        self.times = _current(self.times) or calls(self.A.matvec, rows, columns, self.b)
-        if turned == self.A.matvec:
-            return Products(self.times, self.times)
-        if turned is not None:
-            self.back = _current(self.back) or calls(turned, columns, rows, self.b)
-            return Products(self.times, self.back)
-        times = self.times
-        probe, x, z = self._recorded()
 
         def back(v: XpArray) -> XpArray:
             seeds = {z.allocation: v.astype(gradient_dtype(z)).view(np.uint8)}
             return np.asarray(value_of(x, probe.retrace(None, seeds=seeds)), v.dtype, like=v)
 
-        return Products(times, back)
+        return Products(times, lambda: back)
 
-    def _check_transposed(self) -> None:
-        made, kind, n = self.products(), self.b.dtype.numpy.type, self.A.shape[0]
-        u, v = generic(n).astype(kind), generic(n, 1779033703).astype(kind)
-        there = float((on_host(made(np.asarray(v, like=self.b.data))) * u).sum())
-        again = float((on_host(made.transposed(np.asarray(u, like=self.b.data))) * v).sum())
+    def check(self, times: Times) -> None:
+        """Raises GradientError [linear] where the host makes the product, or `transposed` is not its transpose."""
+        if self.by_host:
+            why = "What `matvec` computes on the host has no derivative."
+            instead = "a kernel as the product, a dense matrix or wb.sparse.bsr_..."
+            raise _no_adjoint("whose product the host makes", why, instead)
+        made, u, v = self.products(times), generic(self.b), generic(self.b, 1779033703)
+        there, again, kind = float((made(v) * u).sum()), float((made.transposed(u) * v).sum()), u.dtype
         if not abs(there - again) <= 1e3 * np.finfo(kind).eps * len(u) ** 0.5 * max(abs(there), abs(again), 1.0):
             why = f"For random vectors u A v is {there:.6g}, and v A^T u {again:.6g}."
             raise _no_adjoint("whose `transposed` is not its transpose, or which is not linear", why, "the right one")

@@ -8,7 +8,6 @@ them.
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from functools import partial
 from typing import Any
 
 import numpy as np
@@ -155,9 +154,9 @@ class OpCall:
         if tape is not None:
             self.record(tape)
         values = [np.atleast_1d(v) for v in listed(found)]
-        was, now = ([(v.dtype, v.shape) for v in vs] for vs in ([a.data for a in self.outs], values))
+        was, now = ([(v.dtype.name, v.shape) for v in vs] for vs in ([a.data for a in self.outs], values))
         if was != now:
-            text = f"{self.op.__name__} returned {_shown(now)} when it was called again, and {_shown(was)} before."
+            text = f"{self.op.__name__} returned other shapes or types when it was called again: {now}, not {was}."
             raise LaunchError(text, slug="custom-op", why="What follows works on the same arrays.")
         for a, v in zip(self.outs, values, strict=True):
             a.allocation.about_to_write(a.span, self.op.__name__, None, tape)
@@ -176,18 +175,15 @@ class OpCall:
         self._refuse_late(tape, event, [a for a in self.ins if a.allocation.required and is_float_memory(a)])
         if not any(a.allocation in space for a in self.outs if is_float_memory(a)):
             return
-        seeds = [shadow_of(a, space) if is_float_memory(a) else None for a in self.outs]
-        if not event.followed:
-            for g in filter(_is_some, seeds):
-                capture_log.do(partial(g.__setitem__, ..., 0))
-            return
+        shadows = {id(a): shadow_of(a, space) for a in self.outs if is_float_memory(a)}
 
         def found() -> Sequence[Any]:
-            """The gradients by the rule; clears the adjoints."""
-            given = [None if g is None else np.array(on_host(g)) for g in seeds]
-            for g in filter(_is_some, seeds):
+            seeds = [np.array(on_host(shadows[id(a)])) if id(a) in shadows else None for a in self.outs]
+            for g in shadows.values():
                 g[...] = 0
-            return self._called(event, self.op.pull, "vjp", after, given, self.ins)
+            if not event.followed:
+                return [None] * len(self.ins)
+            return self._called(event, self.op.pull, "vjp", after, seeds, self.ins)
 
         def add(found: Sequence[Any]) -> None:
             for a, g, to in zip(self.ins, found, views, strict=True):
@@ -253,14 +249,6 @@ def _plain(args: Sequence[object]) -> list[Any]:
     return [np.array(read_values(a)) if isinstance(a, array) else a for a in args]
 
 
-def _is_some(value: object) -> bool:
-    return value is not None
-
-
-def _shown(forms: list[tuple[Any, tuple[int, ...]]]) -> str:
-    return ", ".join(f"{dtype} of shape {shape}" for dtype, shape in forms)
-
-
 def listed(found: object) -> list[Any]:
     """The values that a function returned, one or several."""
     return list(found) if isinstance(found, tuple | list) else [found]
@@ -278,9 +266,10 @@ def custom_op(forward: Callable[..., Any]) -> CustomOp:
     rules with differences.
 
     A walk may call a rule any number of times: pictures and ledgers do. `replay` and `trust` call the function again,
-    on copies, and so may steps of a `checkpoint`. In a capture and `jit` each replay calls function and rules again, on
-    what the arrays hold then. Pickles refuse it, and so does `hvp` where there is no `op.tangent`. For a step that writes to arrays there are there is `Tape.record_func`. Raises LaunchError
-    [custom-op]; in walks GradientError [custom-op].
+    on copies, and so may steps of a `checkpoint`. Each replay of a capture, and of a `jit` function, calls the function
+    and the rules again, on what the arrays hold then: results must have the shapes and types of before. Pickles refuse
+    it, and so does `hvp` where there is no `op.tangent`. For a step that writes to arrays there are there is
+    `Tape.record_func`. Raises LaunchError [custom-op]; in walks GradientError [custom-op].
 
     >>> @wb.custom_op
     ... def cumulated(x):
