@@ -528,12 +528,20 @@ class _System:
         said, sample = (0, 0.0, 0.0), b.data
         capture_log.do(solve)
         write_array("root", place, solution)
+        tape = memory.recorder()
+        assert tape is not None
+        with capture_log.paused():
+            product = RecordedProduct(A, b)
+            if not tape.follows([b, *product.arrays]):
+                return place, said
+            product.products(made.times)
+        count = len(product.arrays)  # which the op reads too: so they are what they were when its rules are called
 
         def again(A: Products, M: Products, right: np.ndarray) -> np.ndarray:
             return how.derived(self.x, said, A, M, self.xp.asarray(right))
 
         def vjp(place: np.ndarray, r: np.ndarray, *given: np.ndarray) -> tuple[np.ndarray | None, ...]:
-            right = again(product.of(given[:count], sample).transposed, near.transposed, given[-1])
+            right = again(product.of(given[:count], made.times, sample).transposed, near.transposed, given[-1])
             return given[-1], right, *[None] * count
 
         def tangent(place: array, r: array, *given: array) -> array:
@@ -541,23 +549,13 @@ class _System:
             return CustomOp(along, how._name, vjp)(moved, change, *reads)
 
         def along(moved: np.ndarray, change: np.ndarray, *reads: np.ndarray) -> np.ndarray:
-            return moved + again(product.of(reads, sample), near, change)
+            return moved + again(product.of(reads, made.times, sample), near, change)
 
-        tape, count, product = memory.recorder(), 0, RecordedProduct(A, b, (), set())
-        assert tape is not None
-        for order in range(2 if tape.keep == "all" else 1):
+        for _ in range(2 if tape.keep == "all" else 1):
             with memory.unrecorded():
                 r = zeros_like(b, requires_grad=False)
             copy(r, b)
-            begun = len(tape.events)
             A.matvec(place, r, r, kind(-1), kind(1))
-            if not order:
-                product = RecordedProduct(A, b, tape.events[begun:], {place.allocation, r.allocation})
-                count = len(product.arrays)  # which the op reads too: so they are what they were for its rules
-                if not tape.follows([b, *product.arrays]):
-                    break
-                with capture_log.paused():
-                    product.check(made.times)
             place = CustomOp(lambda place, *_: place, how._name, vjp, tangent)(place, r, *product.arrays)
         return place, said
 

@@ -11,7 +11,6 @@ from typing import Any
 import numpy as np
 
 from ..arrays import allocation as memory, capture_log
-from ..arrays.allocation import Allocation
 from ..arrays.array import array, read_values
 from ..arrays.creation import copy, zeros
 from ..arrays.dtypes import DTypeLike, dtype_of, scalar_in
@@ -27,7 +26,6 @@ from ..launches.launch import launch
 from ..sparse import BsrMatrix, bsr_get_diag, bsr_mv
 from ..sparse.matrix import rows_of
 from ..tapes.capture import Capture, Graph
-from ..tapes.events import Event
 from ..tapes.jvp import components, value_of
 from ..tapes.tape import Tape
 
@@ -183,6 +181,7 @@ class NativeProduct:
     def __init__(self, graph: Graph, x: array, out: array):
         self.graph, self.x, self.out = graph, x.data, out.data
         self.calls = capture_log.row_of(graph.notes.steps)[0]
+        self.alone = {x.allocation, out.allocation}.issuperset(graph.notes.written)  # it writes no other memory
 
     @property
     def row(self) -> tuple[int, int]:
@@ -311,54 +310,65 @@ class Entries:
 
 
 class RecordedProduct:
-    """The `matvec` of an operator as a tape saw it, by its events. `arrays`: those it read, but for `own` memory."""
+    """The `matvec` of an operator as a tape sees it. `arrays`: those it reads; `by_host`: does the host make a part."""
 
-    def __init__(self, A: LinearOperator, b: array, events: Sequence[Event], own: set[Allocation]):
-        self.A, self.b, self.by_host = A, b, any(event.sources for event in events)
-        given = {id(a): a for event in events for a in event.places if isinstance(a, array)}
-        self.arrays = [a for a in given.values() if a.allocation not in own]
+    def __init__(self, A: LinearOperator, b: array):
+        self.A, self.b = A, b
+        probe, x, z = self._recorded()
+        self.arrays = [a for a in probe.arrays.values() if a.allocation not in (x.allocation, z.allocation)]
+        self.by_host = any(event.sources for event in probe.events)
 
-    def of(self, reads: Sequence[np.ndarray], sample: XpArray) -> Products:
-        """`products`, if what `matvec` reads holds these values now, and takes `generic` numbers to this sample.
-
-        Raises GradientError [linear].
-        """
-        if not all(np.array_equal(read_values(a), v, equal_nan=True) for a, v in zip(self.arrays, reads, strict=True)):
-            why = "A second derivative runs on copies, and `matvec` reads the arrays themselves."
-            raise _no_adjoint("that reads arrays that have changed since", why, "arrays of their own for each solve")
-        times = calls(self.A.matvec, self.A, self.b)
-        if not alike(times(generic(self.b)), sample):
-            why = "It reads other arrays or numbers now."
-            raise _no_adjoint("that has changed since", why, "an operator of its own for each solve")
-        return self.products(times)
-
-    def products(self, times: Times) -> Products:
-        """Products with the operator, and with its transpose by `transposed` or a walk over its launches."""
-        if (turned := self.A.transposed) is not None:
-            return Products(times, lambda: times if turned == self.A.matvec else calls(turned, self.A, self.b))
+    def _recorded(self) -> tuple[Tape, array, array]:
+        """(a tape of z = A x, x, z)."""
         kind, make = self.b.dtype.numpy.type, {"dtype": self.b.dtype, "device": self.b.device}
         with memory.unrecorded():
             x, z = zeros(self.A.shape[1], requires_grad=True, **make), zeros(self.A.shape[0], **make)
             with Tape() as probe:
                 self.A.matvec(x, z, z, kind(1), kind(0))
+        return probe, x, z
+
+    def of(self, reads: Sequence[np.ndarray], times: Times, sample: XpArray) -> Products:
+        """`products`, if what `matvec` reads holds these values now. Raises GradientError [linear].
+
+        times, sample   the products of the solve, and that with `generic` numbers.
+        """
+        if not all(np.array_equal(read_values(a), v, equal_nan=True) for a, v in zip(self.arrays, reads, strict=True)):
+            why = "A second derivative runs on copies, and `matvec` reads the arrays themselves."
+            raise _no_adjoint("that reads arrays that have changed since", why, "arrays of their own for each solve")
+        if not (isinstance(times, NativeProduct) and times.alone):  # it makes known what it writes
+            times = calls(self.A.matvec, self.A, self.b)
+            if not alike(times(generic(self.b)), sample):
+                why = "Its products are others now than those of the solve."
+                raise _no_adjoint("that has changed since", why, "an operator of its own for each solve")
+        return self.products(times)
+
+    def products(self, times: Times) -> Products:
+        """Products with the operator, and with its transpose by `transposed` or a walk over its launches.
+
+        Raises GradientError [linear] where the host makes the product, or the latter is not its transpose.
+        """
+        if self.by_host:
+            why = "What `matvec` computes on the host has no derivative."
+            instead = "a kernel as the product, a dense matrix or wb.sparse.bsr_..."
+            raise _no_adjoint("whose product the host makes", why, instead)
+        u, v = generic(self.b), generic(self.b, 1779033703)
+        there, kind, back = float((times(v) * u).sum()), u.dtype, self._back(times)
+        again = float((back(u) * v).sum())
+        if not abs(there - again) <= 1e3 * np.finfo(kind).eps * len(u) ** 0.5 * max(abs(there), abs(again), 1.0):
+            why = f"For random vectors u A v is {there:.6g}, and v A^T u {again:.6g}."
+            raise _no_adjoint("whose `transposed` is not its transpose, or which is not linear", why, "the right one")
+        return Products(times, lambda: back)
+
+    def _back(self, times: Times) -> Times:
+        if self.A.transposed is not None:
+            return times if self.A.transposed == self.A.matvec else calls(self.A.transposed, self.A, self.b)
+        probe, x, z = self._recorded()
 
         def back(v: XpArray) -> XpArray:
             seeds = {z.allocation: v.astype(gradient_dtype(z)).view(np.uint8)}
             return np.asarray(value_of(x, probe.retrace(None, seeds=seeds)), v.dtype, like=v)
 
-        return Products(times, lambda: back)
-
-    def check(self, times: Times) -> None:
-        """Raises GradientError [linear] where the host makes the product, or `transposed` is not its transpose."""
-        if self.by_host:
-            why = "What `matvec` computes on the host has no derivative."
-            instead = "a kernel as the product, a dense matrix or wb.sparse.bsr_..."
-            raise _no_adjoint("whose product the host makes", why, instead)
-        made, u, v = self.products(times), generic(self.b), generic(self.b, 1779033703)
-        there, again, kind = float((made(v) * u).sum()), float((made.transposed(u) * v).sum()), u.dtype
-        if not abs(there - again) <= 1e3 * np.finfo(kind).eps * len(u) ** 0.5 * max(abs(there), abs(again), 1.0):
-            why = f"For random vectors u A v is {there:.6g}, and v A^T u {again:.6g}."
-            raise _no_adjoint("whose `transposed` is not its transpose, or which is not linear", why, "the right one")
+        return back
 
 
 def _no_adjoint(what: str, why: str, instead: str) -> GradientError:
