@@ -310,7 +310,7 @@ class Entries:
 
 
 class RecordedProduct:
-    """The `matvec` of an operator as a tape sees it. `arrays`: those it reads; `by_host`: does the host make a part."""
+    """The `matvec` of an operator as a tape sees it. `arrays`: those it reads; `by_host`: if the host makes a part."""
 
     def __init__(self, A: LinearOperator, b: array):
         self.A, self.b = A, b
