@@ -260,7 +260,7 @@ def move(to: XpArray, source: XpArray | None = None) -> None:
     """Copy bytes, or clear them: `to` and `source` are one-dimensional arrays of bytes."""
     if opened is None and len(to) < LARGE:
         _move(to, source)
-    elif not (isinstance(to, np.ndarray) and _compiles()):
+    elif not (isinstance(to, np.ndarray) and compiles()):
         do(lambda: _move(to, source), gpu_of(to) if source is None else gpu_of(to, source))
     else:
         keep(to, source)
@@ -274,7 +274,7 @@ def _move(to: XpArray, source: XpArray | None) -> None:
 
 def clearing(data: XpArray) -> Any:
     """A step that clears these bytes in each replay; nothing is cleared now."""
-    if not (isinstance(data, np.ndarray) and _compiles()):
+    if not (isinstance(data, np.ndarray) and compiles()):
         return step(lambda: _move(data, None), gpu_of(data))
     block, at = block_of(_PAIR.pack(address(data), 0))
     keep(data, block)
@@ -285,7 +285,7 @@ def add(to: XpArray, values: XpArray) -> None:
     """to += values: one-dimensional arrays of floats of one dtype."""
     if opened is None and to.nbytes < LARGE:
         to += values
-    elif not (isinstance(to, np.ndarray) and _compiles() and to.itemsize in (4, 8)):
+    elif not (isinstance(to, np.ndarray) and compiles() and to.itemsize in (4, 8)):
         do(
             lambda: np.add(to, values, out=to) if isinstance(to, np.ndarray) else to.__iadd__(values),
             gpu_of(to, values),
@@ -312,7 +312,8 @@ def copy(values: XpArray) -> Any:
     return made
 
 
-def _compiles() -> bool:
+def compiles() -> bool:
+    """True where memory on the CPU is moved by compiled code."""
     return config.backend != "numpy" and c_compiler.available()
 
 

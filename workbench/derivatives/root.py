@@ -16,7 +16,7 @@ import numpy as np
 
 from ..arrays import allocation as memory, capture_log
 from ..arrays.array import array, clone, read_values
-from ..arrays.creation import zeros, zeros_like
+from ..arrays.creation import copy, zeros, zeros_like
 from ..arrays.host_writes import write_array
 from ..arrays.workspace import is_float_memory
 from ..errors import GradientError, LaunchError
@@ -86,9 +86,10 @@ def root(residual: Residual, guess: array, *params: array, tol: float | None = N
             raise LaunchError(text, slug="root")
         return flat(r)
 
-    with memory.unrecorded():
-        found, slope = _newton("root", numbers, flat(clone(guess, requires_grad=False)), params, tol, maxiter)
-    return _like(guess, _solution(numbers, found, slope, params))
+    def solved() -> tuple[array, np.ndarray]:
+        return _newton("root", numbers, flat(clone(guess, requires_grad=False)), params, tol, maxiter)
+
+    return _implicit(numbers, guess, params, solved)
 
 
 def _like(guess: array, x: array) -> array:
@@ -96,24 +97,43 @@ def _like(guess: array, x: array) -> array:
     return x.view(guess.dtype).reshape(guess.shape)
 
 
-def _solution(residual: Residual, found: array, slope: np.ndarray, params: tuple[array, ...]) -> array:
-    """The root `found`, where the residual's derivative by it is `slope`: under an open tape with its derivatives."""
-    if memory.recorder() is None:
-        return found
-    try:
-        inverse = np.linalg.inv(slope)
-    except np.linalg.LinAlgError:
-        text = "root(): the derivative of the residual by x is singular at the solution."
-        raise GradientError(text, slug="singular", why="Nearby there are other solutions, or none.") from None
+@through
+def _implicit(
+    residual: Residual, guess: array, params: tuple[array, ...], solved: Callable[[], tuple[array, np.ndarray]]
+) -> array:
+    """The root of a function of numbers that `solved` returns with its derivative there, as an array like the guess.
+
+    Under an open tape with its derivatives. In a capture every replay solves again.
+    """
+    recorded = memory.recorder() is not None
     with memory.unrecorded():
-        matrix = array(inverse.reshape(-1), dtype=found.dtype, device=found.device)
-        x = zeros_like(found, requires_grad=False)
+        found, x = (zeros_like(flat(guess), requires_grad=False) for _ in range(2))
+        matrix = zeros(x.size**2 if recorded else 1, x.dtype, x.device)
+
+    def solve() -> None:
+        with memory.unrecorded(), capture_log.following(None):
+            solution, slope = solved()
+            copy(found, solution)
+            if recorded:
+                matrix.assign(_inverse(slope).reshape(-1).astype(x.dtype.numpy))
+
+    capture_log.do(solve)
+    if not recorded:
+        return _like(guess, found)
     write_array("root", x, found)
     for _ in range(ORDERS):
         r, moved = residual(x, *params), zeros(found.shape, found.dtype, found.device)
         launch(chord, x.size, [x, matrix, r], [moved])
         x = moved
-    return x
+    return _like(guess, x)
+
+
+def _inverse(slope: np.ndarray) -> np.ndarray:
+    try:
+        return np.linalg.inv(slope)
+    except np.linalg.LinAlgError:
+        text = "root(): the derivative of the residual by x is singular at the solution."
+        raise GradientError(text, slug="singular", why="Nearby there are other solutions, or none.") from None
 
 
 @through
@@ -173,7 +193,7 @@ def minimize(objective: Residual, guess: array, *params: array, tol: float | Non
     def slope(x: array, *params: array) -> array:
         return _slope(objective, guess, x, params)
 
-    with memory.unrecorded():
+    def solved() -> tuple[array, np.ndarray]:
         x, constants = flat(clone(guess, requires_grad=False)), [clone(p, requires_grad=False) for p in params]
         loss = value_and_grad(through(lambda x: objective(_like(guess, x), *constants)), like=x)
         with np.errstate(over="ignore", invalid="ignore"):  # of an objective without a lowest value
@@ -182,12 +202,15 @@ def minimize(objective: Residual, guess: array, *params: array, tol: float | Non
         if not np.isfinite([best.fun, *best.x]).all():
             raise _not_converged("minimize", maxiter, np.linalg.norm(best.jac))
         found, curvature = _newton("minimize", slope, x.assign(best.x), params, tol, maxiter)
-    least = np.linalg.eigvalsh(curvature)[0]
-    if not least > 0:
-        text = f"minimize(): the gradient is 0, but the Hessian has an eigenvalue of {least:.3g}."
-        why = "It is no minimum, or one of many beside each other."
-        raise GradientError(text, slug="not-a-minimum", where=memory.caller_where(), why=why, instead="another guess")
-    return _like(guess, _solution(slope, found, curvature, params))
+        least = np.linalg.eigvalsh(curvature)[0]
+        if not least > 0:
+            text = f"minimize(): the gradient is 0, but the Hessian has an eigenvalue of {least:.3g}."
+            why = "It is no minimum, or one of many beside each other."
+            where = memory.caller_where()
+            raise GradientError(text, slug="not-a-minimum", where=where, why=why, instead="another guess")
+        return found, curvature
+
+    return _implicit(slope, guess, params, solved)
 
 
 def _slope(objective: Residual, guess: array, x: array, params: tuple[array, ...]) -> array:
@@ -210,7 +233,7 @@ def _slope(objective: Residual, guess: array, x: array, params: tuple[array, ...
 
 def _check(name: str, function: object, guess: object) -> None:
     instead = f"wb.{name}(function, wb.zeros(n), p)   with def function(x, p): ...; return r"
-    capture_log.refuse(f"{name}()", "the solve before the capture")
+    capture_log.refuse_mapped(f"{name}() is called.")
     if not callable(function):
         raise LaunchError(f"{name}() takes a function, not {type(function).__name__}.", slug="root", instead=instead)
     if not isinstance(guess, array) or not is_float(guess.dtype) or guess.data.itemsize < 4:

@@ -8,6 +8,7 @@ matrix, so gradients are as exact as the solve, and never those of the unrolled 
 
 from __future__ import annotations
 
+import struct
 from collections.abc import Callable, Sequence
 from functools import wraps
 from inspect import Parameter, Signature, signature
@@ -22,13 +23,25 @@ from ..arrays.dtypes import scalar_in
 from ..arrays.host_writes import write_array
 from ..device import XpArray, on_host, xp
 from ..errors import GradientError, LaunchError
+from ..kernels.compile import thread_pool
 from ..kernels.program import Kernel
 from ..kernels.reading.declare import Refused
 from ..kernels.types import Composite, Scalar
 from ..launches.array_tools import flat
 from ..launches.launch import launch
 from ..tapes.custom_op import CustomOp
-from .operators import Entries, LinearOperator, MatrixLike, Products, RecordedProduct, aslinearoperator, preconditioner
+from .operators import (
+    IDENTITY,
+    Entries,
+    LinearOperator,
+    MatrixLike,
+    NativeProduct,
+    Products,
+    RecordedProduct,
+    aslinearoperator,
+    generic,
+    preconditioner,
+)
 
 __all__ = [
     "BiCGSTAB",
@@ -162,6 +175,25 @@ def _gmres(times: Products, prepared: Products, b: XpArray, x: XpArray, done: Do
             return x
 
 
+_SYSTEM = struct.Struct("=QqQq6Q4q2d")  # `wb_system` of the pool's text
+
+
+def _compiled_cg(
+    A: NativeProduct, M: NativeProduct | None, b: np.ndarray, x: np.ndarray, limit: float, most: int, restart: int
+) -> tuple[int, float]:
+    """`_cg` with all turns in one native call. Returns the number of turns and the norm of the residual."""
+    r = np.zeros_like(b) if M is None else M.x
+    vectors = [b, x, A.x, A.out, r, r if M is None else M.out]
+    given = *A.row, *((0, 0) if M is None else M.row), *map(capture_log.address, vectors), len(b), most, restart
+    block, at = capture_log.block_of(_SYSTEM.pack(*given, 0, limit, 0))
+    thread_pool.conjugate_gradients(b.itemsize)(at)
+    for product in (A, M):
+        if product is not None:
+            product.look()
+    *_, turn, _, residual = _SYSTEM.unpack(block)
+    return turn, residual
+
+
 class LinearSolverState:
     """A system and how it is to be solved: calling it solves, with other operands where some are given.
 
@@ -211,25 +243,33 @@ class LinearSolverState:
         self._check(b, x)
         system = _System(self, aslinearoperator(A), aslinearoperator(M), flat(b), flat(x))
         report, said = None if self.check_every else _Report(b), (0, 0.0, 0.0)
+        capture_log.refuse_mapped(f"{self._name}() is called.")
+        notes = capture_log.active_capture()
+        if notes is not None:
+            notes.use(b.allocation, "read")
+            notes.use(x.allocation, "read")
         if memory.recorder() is not None:
-            capture_log.refuse(f"{self._name}() under a tape", "the solve outside of the capture, or jit=False")
+            if report is not None:
+                capture_log.refuse(f"{self._name}(check_every=0) under a tape", "check_every=10")
             said = system.record(self._teller(report))
             return said if report is None else report(*said)
 
         def solve() -> None:
             nonlocal said
-            with memory.unrecorded():
+            with memory.unrecorded(), capture_log.following(None):
                 found, said = system.solved(self._teller(report))
                 copy(system.x, found)
 
-        if capture_log.active_capture() is not None:
+        if notes is not None:
             x.allocation.about_to_write(x.span, f"{self._name}()")
         capture_log.do(solve)
         return said if report is None else report.arrays
 
-    def _teller(self, report: _Report | None) -> Teller:
-        """A function that tells the callback, or the report, of a turn."""
+    def _teller(self, report: _Report | None) -> Teller | None:
+        """A function that tells the callback, or the report, of a turn; None where there is neither."""
         called = -1
+        if report is None and self.callback is None:
+            return None
 
         def tell(turn: int, residual: float, wanted: float, last: bool = False) -> None:
             nonlocal called
@@ -253,7 +293,8 @@ class LinearSolverState:
             tol, atol = tol or None, None
         if tol is None and atol is None:
             tol, atol = 1e-12 if kind.itemsize == 8 else 1e-6, 1e-30
-        limit, most = max((tol or 0.0) * _norm(b), atol or 0.0), int(self.maxiter or len(b))
+        size = float(np.sqrt((b * b).sum()))  # not by BLAS, whose threads wait for processors that others use
+        limit, most = max((tol or 0.0) * size, atol or 0.0), int(self.maxiter or len(b))
         seen = 0, 0.0
 
         def done(turn: int, residual: float) -> bool:
@@ -263,6 +304,12 @@ class LinearSolverState:
                 tell(turn, residual, limit)
             return residual <= limit or turn >= most or not np.isfinite(residual)
 
+        native = [p.times for p in (A, M) if isinstance(p.times, NativeProduct) and p.times.x.dtype == kind]
+        if tell is None and self._method is _cg and len(native) == 2 - (M is IDENTITY):
+            x = guess.astype(kind)
+            near = None if M is IDENTITY else native[1]
+            seen = _compiled_cg(native[0], near, b, x, limit, most, self.restart or 0)
+            return x, (*seen, limit)
         x = self._method(A, M, b, guess.astype(kind), done, self.restart)
         if tell is not None:
             tell(*seen, limit, last=True)
@@ -402,11 +449,11 @@ class _System:
 
     def solved(self, tell: Teller | None) -> tuple[array, Said]:
         """(the solution as an array, what the solve says). Unrecorded."""
-        A, M = Products.of(self.A, self.b), Products.of(self.M, self.b)
+        A, M = Products.of_both(self.A, self.M, self.b)
         found, said = self.how.iterate(A, M, self.b.data, self.x.data, tell)
         return array(found, dtype=self.b.dtype, device=self.b.device), said
 
-    def record(self, tell: Teller) -> Said:
+    def record(self, tell: Teller | None) -> Said:
         """Solve under the open tape. Returns what the solve says."""
         made, said = (self._by_entries if self.A.source is not None else self._by_products)(tell)
         copy(self.x, made)
@@ -419,7 +466,13 @@ class _System:
         which is such an event again.
         """
         A, b, how = self.A, self.b, self.how
-        made_of, near, start, told = Entries.of(A), Products.of(self.M, b), self.x.data.copy(), (0, 0.0, 0.0)
+        made_of, near, start, told = Entries.of(A), IDENTITY, capture_log.copy(self.x.data), (0, 0.0, 0.0)
+
+        def prepare() -> None:
+            nonlocal near
+            near = Products.of(self.M, b)
+
+        capture_log.do(prepare)
 
         def first(entries: np.ndarray, right: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
             nonlocal tell, told
@@ -459,20 +512,36 @@ class _System:
         Recorded are, at the solution, r = b - A x, by the launches of `matvec`, and x + A^-1 r with a constant A. That
         moves nothing, as r is 0, and makes x depend on b and on all that `matvec` reads; done twice, to second order.
         """
-        A, b, how, near, kind = self.A, self.b, self.how, Products.of(self.M, self.b), self.b.dtype.numpy.type
+        A, b, how, kind = self.A, self.b, self.how, self.b.dtype.numpy.type
+        made = near = IDENTITY
         with memory.unrecorded():
-            solution, said = self.solved(tell)
-            place = zeros_like(solution)
+            solution, place = (zeros_like(b, requires_grad=False) for _ in range(2))
+
+        def solve() -> None:
+            nonlocal near, made, said, sample, tell
+            with memory.unrecorded(), capture_log.following(None):
+                made, near = Products.of_both(A, self.M, b)
+                solution.data[...], said = how.iterate(made, near, b.data, self.x.data, tell)
+                sample = made(generic(b))
+            tell = None  # of the replays of a capture nobody is told
+
+        said, sample = (0, 0.0, 0.0), b.data
+        capture_log.do(solve)
         write_array("root", place, solution)
-        product = RecordedProduct(A, b)
-        if not product.followed:
-            return place, said
+        tape = memory.recorder()
+        assert tape is not None
+        with capture_log.paused():
+            product = RecordedProduct(A, b)
+            if not tape.follows([b, *product.arrays]):
+                return place, said
+            product.products(made.times)
+        count = len(product.arrays)  # which the op reads too: so they are what they were when its rules are called
 
         def again(A: Products, M: Products, right: np.ndarray) -> np.ndarray:
             return how.derived(self.x, said, A, M, self.xp.asarray(right))
 
         def vjp(place: np.ndarray, r: np.ndarray, *given: np.ndarray) -> tuple[np.ndarray | None, ...]:
-            right = again(product.of(given[:count]).transposed, near.transposed, given[-1])
+            right = again(product.of(given[:count], made.times, sample).transposed, near.transposed, given[-1])
             return given[-1], right, *[None] * count
 
         def tangent(place: array, r: array, *given: array) -> array:
@@ -480,14 +549,11 @@ class _System:
             return CustomOp(along, how._name, vjp)(moved, change, *reads)
 
         def along(moved: np.ndarray, change: np.ndarray, *reads: np.ndarray) -> np.ndarray:
-            return moved + again(product.of(reads), near, change)
+            return moved + again(product.of(reads, made.times, sample), near, change)
 
-        count = len(product.arrays)  # which the op reads too: so they are what they were when its rules are called
-        tape = memory.recorder()
-        assert tape is not None
         for _ in range(2 if tape.keep == "all" else 1):
             with memory.unrecorded():
-                r = zeros_like(solution)
+                r = zeros_like(b, requires_grad=False)
             copy(r, b)
             A.matvec(place, r, r, kind(-1), kind(1))
             place = CustomOp(lambda place, *_: place, how._name, vjp, tangent)(place, r, *product.arrays)
@@ -537,11 +603,12 @@ def cg():
     check_every=0: it is a kernel, which gets those as arrays of one element, the last two squared, and such arrays are
     returned. `restart`: begin anew after so many turns. run=False: a `CG`, to be called later. In a capture every
     replay solves again.
+    Of a LinearOperator whose `matvec` does nothing but launch the launches are noted once a solve, and on the CPU run
+    as native calls: of `cg` all turns are one, unless a callback is to be told.
     Under a tape the derivative by b and the entries of A, or by all that the launches of its `matvec` read, is that of
     the solution, by a solve with A transposed; x as first guess has none. Second derivatives are exact too; of a
-    LinearOperator while what its `matvec` reads stays as it is. `replay` solves
-    again, but not for a LinearOperator. Raises LaunchError [linear], [capture] for both at once; GradientError
-    [linear].
+    LinearOperator while what its `matvec` reads stays as it is. `replay` solves again, but not for a LinearOperator.
+    Raises LaunchError [linear], [capture] for check_every=0 under a tape in a capture; GradientError [linear].
 
     >>> A, x = wb.array([[4.0, 1.0], [1.0, 3.0]]), wb.zeros(2)
     >>> turns, residual, wanted = wb.optim.linear.cg(A, wb.array([1.0, 2.0]), x)

@@ -2,8 +2,8 @@
 
 What adds up or moves numbers is a launch. What NumPy and SciPy compute, on the host, is a custom op, whose rules are
 ops and launches again: first and second derivatives are exact. Results are new arrays; on a GPU, what an op takes and
-gives travels. Captures, `jit` and pickles refuse the ops: only `scan`, `interpolate` and sums go into them. Arguments
-that do not fit raise LaunchError [numerics], [axis].
+gives travels. Captures and `jit` call the ops again in each replay; pickles refuse them: only `scan`, `interpolate` and
+sums go into these. Arguments that do not fit raise LaunchError [numerics], [axis].
 """
 
 # The types of the kernel language are values, not types of Python.

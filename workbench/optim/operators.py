@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from functools import partial
+from threading import get_ident
 from typing import Any
 
 import numpy as np
@@ -14,15 +15,17 @@ from ..arrays.array import array, read_values
 from ..arrays.creation import copy, zeros
 from ..arrays.dtypes import DTypeLike, dtype_of, scalar_in
 from ..arrays.workspace import gradient_dtype
-from ..device import DeviceLike, XpArray, on_host
-from ..errors import GradientError, LaunchError
+from ..device import DeviceLike, XpArray
+from ..errors import GradientError, LaunchError, WorkbenchError
 from ..kernels import kernel
+from ..kernels.compile import thread_pool
 from ..kernels.reading.declare import tid
 from ..kernels.types import Composite, Scalar
 from ..launches.array_tools import flat
 from ..launches.launch import launch
 from ..sparse import BsrMatrix, bsr_get_diag, bsr_mv
 from ..sparse.matrix import rows_of
+from ..tapes.capture import Capture, Graph
 from ..tapes.jvp import components, value_of
 from ..tapes.tape import Tape
 
@@ -134,21 +137,29 @@ class Products:
     """Products of vectors of NumPy or CuPy with a matrix, and with its transpose where they are known."""
 
     times: Times
-    back: Times | None = None
+    back: Callable[[], Times] | None = None  # the latter, when they are asked for
     matrix: Any = None  # of NumPy or SciPy, where there is one: on the CPU, of entries
     turned: bool = False  # these are products with its transpose
 
     @staticmethod
-    def of(A: LinearOperator | None, b: array) -> Products:
-        """Products with vectors of the type and device of `b`, with the present entries of A; None: the identity."""
+    def of(A: LinearOperator | None, b: array, by_launches: bool = False) -> Products:
+        """Products with vectors of the type and device of `b`, with the present entries of A; None: the identity.
+
+        On the CPU they are SciPy's where there are entries, unless `by_launches`.
+        """
         if A is None:
             return IDENTITY
-        if A.source is not None and b.device.is_cpu:
+        if A.source is not None and b.device.is_cpu and not by_launches:
             made_of = Entries.of(A)
             return made_of.products(b, read_values(made_of.values))
-        rows, columns = A.shape
-        back = None if A.transposed is None else _calls(A.transposed, columns, rows, b)
-        return Products(_calls(A.matvec, rows, columns, b), back)
+        turned = A.transposed
+        return Products(calls(A.matvec, A, b), None if turned is None else lambda: calls(turned, A, b))
+
+    @staticmethod
+    def of_both(A: LinearOperator, M: LinearOperator | None, b: array) -> tuple[Products, Products]:
+        """Products with both: with M by launches, where those with A are native."""
+        made = Products.of(A, b)
+        return made, Products.of(M, b, isinstance(made.times, NativeProduct))
 
     def __call__(self, v: XpArray) -> XpArray:
         return self.times(v)
@@ -156,26 +167,92 @@ class Products:
     @property
     def transposed(self) -> Products:
         """Products with the transpose; with the identity where they are not known, as a preconditioner's may be."""
-        return IDENTITY if self.back is None else Products(self.back, self.times, self.matrix, not self.turned)
+        if self is IDENTITY or self.back is None:
+            return IDENTITY
+        return Products(self.back(), lambda: self.times, self.matrix, not self.turned)
 
 
-IDENTITY = Products(lambda v: v, lambda v: v)
+IDENTITY = Products(lambda v: v)
 
 
-def _calls(matvec: Callable, rows: int, columns: int, b: array) -> Times:
-    """Products by calls of `matvec` on the same two arrays, so that each but the first is a launch that is known."""
-    kind, number = scalar_in(b.dtype), scalar_in(b.dtype).numpy.type
+class NativeProduct:
+    """Products by launches, as one list of native calls that takes the vector `x` to `out`: a capture of `matvec`."""
+
+    def __init__(self, graph: Graph, x: array, out: array):
+        self.graph, self.x, self.out = graph, x.data, out.data
+        self.calls = capture_log.row_of(graph.notes.steps)[0]
+        self.alone = {x.allocation, out.allocation}.issuperset(graph.notes.written)  # it writes no other memory
+
+    @property
+    def row(self) -> tuple[int, int]:
+        """The address of the calls, and their number."""
+        return self.calls.buffer_info()[0], len(self.graph.notes.steps)
+
+    def __call__(self, v: XpArray) -> XpArray:
+        self.x[...] = v
+        thread_pool.replay()(*self.row)
+        self.look()
+        return self.out.astype(v.dtype)
+
+    def look(self) -> None:
+        """Raise what the last calls have found, as a launch raises it."""
+        thread_pool.after_call()
+        for error in filter(None, [look() for look in self.graph.notes.checks]):
+            raise error
+
+
+def generic(b: array, step: int = 1640531527) -> XpArray:
+    """A vector like b of numbers in (-1, 1) without a pattern that operators have: multiples of a step, modulo 2^32."""
+    made = np.arange(1, b.size + 1, dtype=np.int32) * np.int32(step) / 2.0**31
+    return np.asarray(made, b.dtype.numpy, like=b.data)
+
+
+def alike(a: XpArray, b: XpArray) -> bool:
+    """True if two vectors differ by rounding at most."""
+    return bool(abs(a - b).max() <= 1e3 * np.finfo(b.dtype).eps * abs(b).max())
+
+
+def calls(matvec: Callable, A: LinearOperator, b: array) -> Times:
+    """Products by calls of `matvec`, or `transposed`, on the same two arrays: native ones where these only launch."""
+    kind, number, sizes = scalar_in(b.dtype), scalar_in(b.dtype).numpy.type, A.shape
     with memory.unrecorded():
-        x, out = zeros(columns, kind, b.device), zeros(rows, kind, b.device)
+        out, x = (zeros(n, kind, b.device) for n in (sizes[::-1] if matvec == A.transposed else sizes))
+
+    def multiply() -> None:
+        out.zero_()  # a NaN of before would stay one
+        matvec(x, out, out, number(1), number(0))
 
     def times(v: XpArray) -> XpArray:
         with memory.unrecorded():
             x.data[...] = v
-            out.data[...] = 0  # a NaN of before would stay one
-            matvec(x, out, out, number(1), number(0))
+            multiply()
         return out.data.astype(v.dtype)
 
-    return times
+    return _captured(multiply, x, out) or times
+
+
+def _captured(multiply: Callable[[], None], x: array, out: array) -> NativeProduct | None:
+    """The product from x to out as native calls; None where it is more than these, as they alone make another one."""
+    with memory.LOCK, memory.unrecorded():
+        around = capture_log.opened
+        if not (capture_log.compiles() and x.device.is_cpu and x.size and out.size):
+            return None
+        if around is not None and around.thread != get_ident():
+            return None
+        x.data[...] = generic(x)
+        try:
+            with capture_log.interrupted(), Capture() as capture:
+                multiply()
+        except WorkbenchError:
+            return None  # it raises it again, or the host reads values
+        graph = capture.graph
+        assert graph is not None
+        notes, want = graph.notes, out.data.copy()
+        plain = all(isinstance(step, capture_log.NativeCall) for step in notes.steps)
+        if not plain or notes.tapes or notes.cleared or notes.published:
+            return None
+        made = NativeProduct(graph, x, out)
+        return made if alike(made(x.data), want) else None
 
 
 @dataclass(frozen=True)
@@ -197,7 +274,7 @@ class Entries:
         if b.device.is_cuda:
             return Products.of(aslinearoperator(self._on_device(values)), b)
         made = self._matrix(values.astype(np.result_type(values.dtype, np.float32), copy=False))
-        return Products(made.__matmul__, made.T.__matmul__, made)
+        return Products(made.__matmul__, lambda: made.T.__matmul__, made)
 
     def _matrix(self, values: np.ndarray) -> Any:
         from scipy import sparse  # when a system is solved: it takes a tenth of a second to load
@@ -233,24 +310,13 @@ class Entries:
 
 
 class RecordedProduct:
-    """The `matvec` of an operator as a tape saw it, when the open tape solved with it. `arrays`: those it read.
-
-    Raises GradientError [linear] where the host makes the product, or `transposed` is not its transpose.
-    """
+    """The `matvec` of an operator as a tape sees it. `arrays`: those it reads; `by_host`: if the host makes a part."""
 
     def __init__(self, A: LinearOperator, b: array):
         self.A, self.b = A, b
         probe, x, z = self._recorded()
         self.arrays = [a for a in probe.arrays.values() if a.allocation not in (x.allocation, z.allocation)]
-        tape = memory.recorder()
-        assert tape is not None
-        self.followed = tape.follows([b, *self.arrays])
-        if self.followed and any(event.sources for event in probe.events):
-            why = "What `matvec` computes on the host has no derivative."
-            instead = "a kernel as the product, a dense matrix or wb.sparse.bsr_..."
-            raise _no_adjoint("whose product the host makes", why, instead)
-        if self.followed:
-            self._check_transposed()
+        self.by_host = any(event.sources for event in probe.events)
 
     def _recorded(self) -> tuple[Tape, array, array]:
         """(a tape of z = A x, x, z)."""
@@ -261,35 +327,48 @@ class RecordedProduct:
                 self.A.matvec(x, z, z, kind(1), kind(0))
         return probe, x, z
 
-    def of(self, reads: Sequence[np.ndarray]) -> Products:
-        """`products`, if what `matvec` reads holds these values now. Raises GradientError [linear]."""
+    def of(self, reads: Sequence[np.ndarray], times: Times, sample: XpArray) -> Products:
+        """`products`, if what `matvec` reads holds these values now. Raises GradientError [linear].
+
+        times, sample   the products of the solve, and that with `generic` numbers.
+        """
         if not all(np.array_equal(read_values(a), v, equal_nan=True) for a, v in zip(self.arrays, reads, strict=True)):
             why = "A second derivative runs on copies, and `matvec` reads the arrays themselves."
             raise _no_adjoint("that reads arrays that have changed since", why, "arrays of their own for each solve")
-        return self.products()
+        if not (isinstance(times, NativeProduct) and times.alone):  # it makes known what it writes
+            times = calls(self.A.matvec, self.A, self.b)
+            if not alike(times(generic(self.b)), sample):
+                why = "Its products are others now than those of the solve."
+                raise _no_adjoint("that has changed since", why, "an operator of its own for each solve")
+        return self.products(times)
 
-    def products(self) -> Products:
-        """Products with the operator, and with its transpose by `transposed` or a walk over its launches."""
-        rows, columns = self.A.shape
-        times = _calls(self.A.matvec, rows, columns, self.b)
+    def products(self, times: Times) -> Products:
+        """Products with the operator, and with its transpose by `transposed` or a walk over its launches.
+
+        Raises GradientError [linear] where the host makes the product, or the latter is not its transpose.
+        """
+        if self.by_host:
+            why = "What `matvec` computes on the host has no derivative."
+            instead = "a kernel as the product, a dense matrix or wb.sparse.bsr_..."
+            raise _no_adjoint("whose product the host makes", why, instead)
+        u, v = generic(self.b), generic(self.b, 1779033703)
+        there, kind, back = float((times(v) * u).sum()), u.dtype, self._back(times)
+        again = float((back(u) * v).sum())
+        if not abs(there - again) <= 1e3 * np.finfo(kind).eps * len(u) ** 0.5 * max(abs(there), abs(again), 1.0):
+            why = f"For random vectors u A v is {there:.6g}, and v A^T u {again:.6g}."
+            raise _no_adjoint("whose `transposed` is not its transpose, or which is not linear", why, "the right one")
+        return Products(times, lambda: back)
+
+    def _back(self, times: Times) -> Times:
         if self.A.transposed is not None:
-            return Products(times, _calls(self.A.transposed, columns, rows, self.b))
+            return times if self.A.transposed == self.A.matvec else calls(self.A.transposed, self.A, self.b)
         probe, x, z = self._recorded()
 
         def back(v: XpArray) -> XpArray:
             seeds = {z.allocation: v.astype(gradient_dtype(z)).view(np.uint8)}
             return np.asarray(value_of(x, probe.retrace(None, seeds=seeds)), v.dtype, like=v)
 
-        return Products(times, back)
-
-    def _check_transposed(self) -> None:
-        made, kind = self.products(), self.b.dtype.numpy.type
-        u, v = np.random.default_rng(0).normal(size=(2, self.A.shape[0])).astype(kind)
-        there = float(on_host(made(np.asarray(v, like=self.b.data))) @ u)
-        again = float(on_host(made.transposed(np.asarray(u, like=self.b.data))) @ v)
-        if not abs(there - again) <= 1e3 * np.finfo(kind).eps * len(u) ** 0.5 * max(abs(there), abs(again), 1.0):
-            why = f"For random vectors u A v is {there:.6g}, and v A^T u {again:.6g}."
-            raise _no_adjoint("whose `transposed` is not its transpose, or which is not linear", why, "the right one")
+        return back
 
 
 def _no_adjoint(what: str, why: str, instead: str) -> GradientError:

@@ -16,6 +16,7 @@ from typing import Any, Self
 
 from ..arrays import allocation, capture_log
 from ..arrays.gradient_views import sync_views
+from ..arrays.workspace import own_buffers
 from ..config import config
 from ..device import DeviceLike
 from ..display import offers
@@ -214,8 +215,8 @@ def _segments(notes: capture_log.CaptureRecorder) -> list[Callable[[], None]]:
             found.append(_native(row))
         elif kind is not None:
             found.append(cuda_graph.QueuedSteps(row, kind))
-        else:
-            found += row
+        else:  # a walk in one of them must not take the buffers of walks that are replayed
+            found += [own_buffers()(call) for call in row]
     return found
 
 
@@ -249,9 +250,10 @@ class Capture:
     """`with wb.capture() as graph:` runs the block and notes what it does to memory; `graph.replay()` does it again.
 
     In it: launches, `zero_`, `fill_`, `assign`, `copy`, new arrays, a tape with its `backward(loss)` or
-    `backward(grads=...)`, `tape.zero()`, `record_func(..., forward=f)`, `replay()` of another graph, and outside of
-    tapes `capture_while` and `capture_if`. Values cannot be read before the block ends. Leaves accumulate with every
-    replay, as they would if the block ran again: zero them inside to start anew. Raises LaunchError [capture].
+    `backward(grads=...)`, `tape.zero()`, `record_func(..., forward=f)`, custom ops, linear solves and `root`, which
+    each replay makes again, `replay()` of another graph, and outside of tapes `capture_while` and `capture_if`. Values
+    cannot be read before the block ends. Leaves accumulate with every replay, as they would if the block ran again:
+    zero them inside to start anew. Raises LaunchError [capture].
     """
 
     undone = False  # is memory put back behind the block

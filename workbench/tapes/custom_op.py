@@ -85,18 +85,21 @@ class CustomOp:
         return self.forward(*_plain(args)), None
 
     def __call__(self, *args: object) -> Any:
-        capture_log.refuse("A custom op", "the op outside of the capture, or jit=False")
         ins = [a for a in args if isinstance(a, array)]
         if not ins:
             text = f"{self.__name__}(...) without an array."
             raise LaunchError(text, slug="custom-op", instead=f"{self.__name__}(wb.array(...))")
         with memory.LOCK:
             tape = memory.recorder()
-            with memory.unrecorded():
+            # what a replay calls again need not be what it was
+            with memory.unrecorded(), capture_log.paused(), capture_log.following(None):
                 given, pull = self.evaluate(args, tape is not None and tape.follows(ins))
                 outs = [_made(np.atleast_1d(v), ins[0]) for v in listed(given)]
+            call = OpCall(self, args, ins, outs, pull)
+            if (notes := capture_log.active_capture()) is not None:
+                call.repeat(notes)
             if tape is not None:
-                OpCall(self, args, ins, outs, pull).record(tape)
+                call.record(tape)
             elif memory.open_tapes:
                 memory.tell_others(ins, outs)
         return tuple(outs) if isinstance(given, tuple | list) else outs[0]
@@ -110,6 +113,15 @@ class OpCall:
     ):
         self.op, self.args, self.ins, self.outs, self.pull = op, args, ins, outs, pull
         self.followed: set[Allocation] = set()  # memory on an active path when it was recorded
+
+    def repeat(self, notes: capture_log.CaptureRecorder) -> None:
+        """Call the function again in each replay, on what its arrays hold then: the results take the same memory."""
+        for a in self.ins:
+            notes.use(a.allocation, "read")
+        for a in self.outs:
+            notes.made.add(a.allocation)
+            a.allocation.about_to_write(a.span, self.op.__name__)
+        notes.steps.append(lambda: self.run(False))
 
     def record(self, tape: Recording) -> None:
         """Enter it in the tape, as having read `ins` and written `outs`."""
@@ -160,9 +172,14 @@ class OpCall:
             found, self.pull = self.op.evaluate(self.args, tape is not None and tape.follows(self.ins))
         if tape is not None:
             self.record(tape)
-        for a, v in zip(self.outs, listed(found), strict=True):
+        values = [np.atleast_1d(v) for v in listed(found)]
+        was, now = ([(v.dtype.name, v.shape) for v in vs] for vs in ([a.data for a in self.outs], values))
+        if was != now:
+            text = f"{self.op.__name__} returned other shapes or types when it was called again: {now}, not {was}."
+            raise LaunchError(text, slug="custom-op", why="What follows works on the same arrays.")
+        for a, v in zip(self.outs, values, strict=True):
             a.allocation.about_to_write(a.span, self.op.__name__, None, tape)
-            a.data[...] = on_device(a, np.atleast_1d(v))
+            a.data[...] = on_device(a, v)
 
     def carry(self, moved: OpCall) -> None:
         """Write the tangents of the results by those of the arrays: `moved` is the call with these in their place."""
@@ -178,19 +195,34 @@ class OpCall:
         self._refuse_late(tape, event, [a for a in late if a.allocation.required])
         if not any(a.allocation in space for a in self.outs if is_float_memory(a)):
             return
-        seeds = [value_of(a, space) if is_float_memory(a) else None for a in self.outs]
-        for a in filter(is_float_memory, self.outs):
-            shadow_of(a, space)[...] = 0
-        if not event.followed:
-            return
-        if self.pull is not None:
-            found = self.pull(event, seeds, [a.allocation in self.followed for a in self.ins])
-        else:
-            found = self._called(event, self.op.pull, "vjp", after, seeds, self.ins)
-        for a, g in zip(self.ins, found, strict=True):
-            if g is not None and a.allocation in self.followed:
-                view = shadow_of(a, space)
-                add_into(view, on_device(a, np.asarray(g, view.dtype)), a.span)
+        shadows = {id(a): shadow_of(a, space) for a in self.outs if is_float_memory(a)}
+
+        def found() -> Sequence[Any]:
+            seeds = [np.array(on_host(shadows[id(a)])) if id(a) in shadows else None for a in self.outs]
+            for g in shadows.values():
+                g[...] = 0
+            if not event.followed:
+                return [None] * len(self.ins)
+            if self.pull is not None:
+                return self.pull(event, seeds, [a.allocation in self.followed for a in self.ins])
+            return self._called(event, self.op.pull, "vjp", after, seeds, self.ins)
+
+        def add(found: Sequence[Any]) -> None:
+            for a, g, to in zip(self.ins, found, views, strict=True):
+                if to is not None and g is not None:
+                    add_into(to, on_device(a, np.asarray(g, to.dtype)), a.span)
+                elif g is not None and a.allocation in self.followed:
+                    text = f"the vjp of {self.op.__name__} returned a gradient where it had returned None."
+                    raise GradientError(text, slug="custom-op", where=event.where, instead="zeros for a zero")
+
+        with capture_log.paused():
+            first = found()
+        pairs = zip(self.ins, first, strict=True)
+        views = [shadow_of(a, space) if g is not None and a.allocation in self.followed else None for a, g in pairs]
+        with capture_log.paused():
+            add(first)
+        if (notes := capture_log.active_capture()) is not None:
+            notes.steps.append(lambda: add(found()))
 
     def push_forward(self, tape: Recording, event: Event, space: Workspace, after: Memories) -> None:
         """Carry the tangents of what it read on to what it wrote."""
@@ -263,9 +295,10 @@ def custom_op(forward: Callable[..., Any]) -> CustomOp:
     rules with differences.
 
     A walk may call a rule any number of times: pictures and ledgers do. `replay` and `trust` call the function again,
-    on copies, and so may steps of a `checkpoint`. Captures, `jit` and pickles refuse it, and so does `hvp` where there
-    is no `op.tangent`. For a step that writes to arrays there are there is `Tape.record_func`. Raises LaunchError
-    [custom-op]; in walks GradientError [custom-op].
+    on copies, and so may steps of a `checkpoint`. Each replay of a capture, and of a `jit` function, calls the function
+    and the rules again, on what the arrays hold then: results must have the shapes and types of before. Pickles refuse
+    it, and so does `hvp` where there is no `op.tangent`. For a step that writes to arrays there are there is
+    `Tape.record_func`. Raises LaunchError [custom-op]; in walks GradientError [custom-op].
 
     >>> @wb.custom_op
     ... def cumulated(x):

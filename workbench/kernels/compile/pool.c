@@ -329,3 +329,46 @@ void wb_replay(const wb_call *calls, int64_t n) {
         else launch(c->kernel, c->args, c->begin, c->end, c->team);
     if (!taken) pthread_mutex_unlock(&owner);
 }
+
+/* Conjugate gradients (Hestenes and Stiefel 1952): `times` makes ap of p, `prepare` z of r; without it z is r. */
+typedef struct {
+    const wb_call *times; int64_t n_times; const wb_call *prepare; int64_t n_prepare;
+    void *b, *x, *p, *ap, *r, *z; int64_t n, most, restart, turn; double limit, residual;
+} wb_system;
+#define CG(NAME, T) \
+static double NAME##_dot(const T *a, const T *b, int64_t n) { \
+    T sums[16] = {0}; \
+    double total = 0; \
+    int64_t k = 0; \
+    for (; k + 16 <= n; k += 16) for (int j = 0; j < 16; ++j) sums[j] += a[k + j] * b[k + j]; \
+    for (; k < n; ++k) sums[k & 15] += a[k] * b[k]; \
+    for (int j = 0; j < 16; ++j) total += sums[j]; \
+    return total; \
+} \
+void NAME(wb_system *s) { \
+    T *x = s->x, *p = s->p, *r = s->r, *z = s->z; \
+    const T *b = s->b, *ap = s->ap; \
+    for (int64_t n = s->n, first;;) { \
+        for (int64_t k = 0; k < n; ++k) p[k] = x[k]; \
+        wb_replay(s->times, s->n_times); \
+        for (int64_t k = 0; k < n; ++k) r[k] = b[k] - ap[k]; \
+        wb_replay(s->prepare, s->n_prepare); \
+        for (int64_t k = 0; k < n; ++k) p[k] = z[k]; \
+        double rz = NAME##_dot(r, z, n); \
+        for (first = s->turn; !s->restart || s->turn - first < s->restart; ++s->turn) { \
+            s->residual = __builtin_sqrt(z == r ? rz : NAME##_dot(r, r, n)); \
+            if (s->residual <= s->limit || s->turn >= s->most || !(s->residual < __builtin_inf())) return; \
+            wb_replay(s->times, s->n_times); \
+            double curvature = NAME##_dot(p, ap, n), old = rz; \
+            if (curvature == 0 || (s->turn % 16 == 0 && wb_asked())) return; \
+            T alpha = (T)(rz / curvature); \
+            for (int64_t k = 0; k < n; ++k) { x[k] += alpha * p[k]; r[k] -= alpha * ap[k]; } \
+            wb_replay(s->prepare, s->n_prepare); \
+            rz = NAME##_dot(r, z, n); \
+            T beta = (T)(old != 0 ? rz / old : 0); \
+            for (int64_t k = 0; k < n; ++k) p[k] = z[k] + beta * p[k]; \
+        } \
+    } \
+}
+CG(wb_cg32, float)
+CG(wb_cg64, double)

@@ -30,6 +30,8 @@ def _library() -> ctypes.CDLL:
     whole, block = ctypes.c_int64, ctypes.c_void_p
     made.wb_parallel.argtypes, made.wb_parallel.restype = [block, ctypes.c_char_p, whole, whole, whole], None
     made.wb_replay.argtypes, made.wb_replay.restype = [block, whole], None
+    for solve in (made.wb_cg32, made.wb_cg64):
+        solve.argtypes, solve.restype = [block], None
     return made
 
 
@@ -75,3 +77,8 @@ def write(address: int, data: bytes) -> None:
 def replay():
     """wb_replay(calls, their number): a list of native calls, one after the other."""
     return _library().wb_replay
+
+
+def conjugate_gradients(itemsize: int):
+    """wb_cg(address of a `wb_system`), of floats of 4 or 8 bytes."""
+    return _library().wb_cg32 if itemsize == 4 else _library().wb_cg64
