@@ -159,7 +159,7 @@ def test_a_pattern_of_ones_own_is_used_and_checked(walks):
     dense = wb.jacobian(tape, y, u)
     walks.clear()
     found = wb.jacobian(tape, y, u, sparse=True, pattern=dense)
-    assert len(walks) == 3
+    assert len(walks) == 4  # one of them in a random direction
     np.testing.assert_allclose(found.toarray(), dense, rtol=1e-14)
     with pytest.raises(wb.GradientError, match="leaves out entries"):
         wb.jacobian(tape, y, u, sparse=True, pattern=np.eye(N))

@@ -166,7 +166,7 @@ def picture(program: Program) -> list[Any]:
     ]
     names = {order[a.allocation]: tape.names.noted.get(id(a)) for a in tape.arrays.values()}
     origins = [[(s.offset, s.shape) for s, _ in (a.origins.spans if a.origins else ())] for a in order]
-    stamps = [e.stamp for e in tape.events]
+    stamps = [e.id for e in tape.events]
     watched = [any(ref() is tape for ref in a.watchers) for a in order]
     return [events, *map(sorted, noted), names, origins, watched, stamps == sorted(set(stamps))]
 

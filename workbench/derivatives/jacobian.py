@@ -14,15 +14,15 @@ from typing import Any
 import numpy as np
 
 from ..arrays import allocation
-from ..arrays.array import array, on_device, read_values
-from ..arrays.workspace import Workspace, add_into, gradient_dtype
+from ..arrays.array import array, read_values
+from ..arrays.workspace import Workspace, gradient_dtype
 from ..errors import GradientError
 from ..kernels import ir
 from ..kernels.program import Kernel
 from ..kernels.types import Struct, is_float
 from ..tapes import conventions
 from ..tapes.jit import Jit
-from ..tapes.jvp import as_read, carry_tangents, check_direction, confirm_conventions, shadow_of, value_of
+from ..tapes.jvp import add_numbers, as_read, carry_tangents, check_direction, confirm_conventions, value_of
 from ..tapes.private_copies import InFloat64
 from ..tapes.publish import clear_published
 from ..tapes.reverse import walk
@@ -125,19 +125,13 @@ def _each(
     """All rows (by `walk`) or columns (by `carry_tangents`) wanted. The first is computed here, so that races are
     searched for once."""
     conventions.clear(tape)
-    first = [_product((through, tape, y, x), k) for k in wanted[:1]]
-    found = first + spread(_product, (through, tape, y, x), wanted[1:], executor, "jacobian")
+    shared = through, tape, y, x
+    found = [_line(shared, k) for k in wanted[:1]] + spread(_line, shared, wanted[1:], executor, "jacobian")
     if through is not walk:
         with allocation.LOCK, allocation.unrecorded():
             confirm_conventions(tape, [y])
     conventions.warn(tape)
     return found
-
-
-def _product(shared: tuple, k: int | list[int]) -> np.ndarray:
-    through, tape, y, x = shared
-    with allocation.LOCK, allocation.unrecorded():
-        return _line(through, tape, y, x, k)
 
 
 def _sparse(tape: Tape, y: array, x: array, mode: str | None, pattern: object, executor: Executor | None) -> Any:
@@ -164,17 +158,10 @@ def _sparse(tape: Tape, y: array, x: array, mode: str | None, pattern: object, e
 
 def _check_pattern(tape: Tape, y: array, x: array, made: Any, through: Callable[..., Any], known: str) -> None:
     """Check a sparsity pattern by one walk in a random direction: a missing entry changes the product."""
-    seeded, other = (y, x) if through is walk else (x, y)
-    weights = np.random.default_rng(0).uniform(0.5, 1.0, seeded.data.size)
+    matrix, seeded = (made.T, y) if through is walk else (made, x)
+    weights = np.random.default_rng(0).uniform(0.5, 1.0, seeded.data.size).astype(gradient_dtype(seeded))
     weights[::2] *= -1
-    space = Workspace()
-    view = shadow_of(seeded, space)
-    weights = weights.astype(view.dtype)
-    add_into(view, on_device(seeded, weights), seeded.span)
-    through(tape, space)
-    got = value_of(other, space).reshape(-1).astype(np.float64)
-    space.release()
-    matrix = made.T if through is walk else made
+    got = _line((through, tape, y, x), slice(None), weights).reshape(-1).astype(np.float64)
     off = differing_entries(tape, matrix, weights, got)
     if off.size and _leaves_out(tape, y, x, matrix, carry_tangents if through is walk else walk, off):
         raise GradientError(
@@ -191,7 +178,7 @@ def _leaves_out(tape: Tape, y: array, x: array, matrix: Any, through: Callable[.
     matrix = matrix.tocsr()
     try:
         for k in lines.tolist():
-            values = _line(through, tape, y, x, k).reshape(-1).copy()
+            values = _line((through, tape, y, x), k).reshape(-1).copy()
             values[matrix.indices[matrix.indptr[k] : matrix.indptr[k + 1]]] = 0
             if values.any():
                 return True
@@ -217,15 +204,18 @@ def _coarsest(tape: Tape) -> float:
     return max(float(np.finfo(k).eps) for k in kinds)
 
 
-def _line(through: Callable[..., Any], tape: Tape, y: array, x: array, k: int | list[int]) -> np.ndarray:
-    """Row k by the reverse walk, or column k by the forward one; or the sum of some rows or columns."""
+def _line(shared: tuple, k: int | list[int] | slice, weight: np.ndarray | float = 1.0) -> np.ndarray:
+    """Row k by the reverse walk, or column k by the forward one; or the sum of some, each times its weight."""
+    through, tape, y, x = shared
     seeded, wanted = (y, x) if through is walk else (x, y)
-    space = Workspace()
-    view = shadow_of(seeded, space)
-    view[np.unravel_index(k, view.shape)] = 1
-    through(tape, space)
-    found = value_of(wanted, space)
-    space.release()
+    with allocation.LOCK, allocation.unrecorded():
+        space = Workspace()
+        weights = np.zeros(seeded.data.size, gradient_dtype(seeded))
+        weights[k] = weight
+        add_numbers(space, seeded, weights.reshape(seeded.data.shape))
+        through(tape, space)
+        found = value_of(wanted, space)
+        space.release()
     return found
 
 
@@ -285,12 +275,12 @@ class ValueAndGrad:
             raise GradientError(text, slug="loss-shape", instead="return loss")
         for k in self._picked:
             if not self.tape.log.has_touched(given[k].span):
-                raise GradientError(
-                    f"{self.__name__} never used its argument {k} in a launch: its gradient would be zero in silence.",
-                    slug="unused-argument",
-                    why="What NumPy does with its values is on no tape.",
-                    instead="wb.launch(kernel, dim, inputs=[x], ...), with the array itself",
+                text = (
+                    f"{self.__name__} never used its argument {k} in a launch: its gradient would be zero in silence."
                 )
+                why = "What NumPy does with its values is on no tape."
+                instead = "wb.launch(kernel, dim, inputs=[x], ...), with the array itself"
+                raise GradientError(text, slug="unused-argument", why=why, instead=instead)
         if loss.data.size != 1:
             text = f"{self.__name__} returned an array of {loss.dtype}, shape {loss.shape}; a loss is one number."
             instead = "return wb.utils.array_sum(...), or a kernel that adds up by wb.atomic_add"
@@ -373,9 +363,8 @@ def input_numbers(value: Any) -> np.ndarray:
         value = value.detach().cpu().numpy()
     raw = np.asarray(value)
     if raw.dtype.kind not in "fiub":
-        raise TypeError(
-            f"a function is differentiated by arrays of numbers, not by {type(value).__name__} {value!r}"[:120]
-        )
+        text = f"a function is differentiated by arrays of numbers, not by {type(value).__name__} {value!r}"
+        raise TypeError(text[:120])
     return raw if raw.dtype.kind == "f" else raw.astype(np.float64)
 
 

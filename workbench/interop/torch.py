@@ -174,16 +174,13 @@ class TorchCall(PureCall):
         if not followed:
             self._command([t.detach() for t in tensors], results)[0].launch(record_tape=False)
             return made
-        self.recorded, self.followed = self._record(tensors, followed, "needed", results), followed
+        self.recorded, self.followed = self.record(tensors, followed, "needed", results), followed
         needed = self.recorded.tape.needed
         needed.settle()
         given = [(k, a) for k, a in enumerate(self.recorded.inputs) if a is not None]
         plain = {k for k, a in given if needed.of(a.allocation).recent is None}
         self.needed = frozenset(range(len(tensors))) - (plain - self.values)
         return made
-
-    def record(self, values: Sequence[torch.Tensor], wanted: frozenset[int], keep: str) -> RecordedCall:
-        return self._record(values, wanted, keep, self._outputs(values))
 
     def _outputs(self, tensors: Sequence[torch.Tensor]) -> list[torch.Tensor]:
         device = tensors[0].device if tensors else torch.device("cpu")
@@ -197,7 +194,7 @@ class TorchCall(PureCall):
         values, params = iter(own), self.kernel.program().params
         inputs = [_replaced(arg, values) for arg in self.args]
         given = [
-            _value(t) if isinstance(t, torch.Tensor) and not isinstance(type, Array) else t
+            t.detach().cpu().numpy()[()] if isinstance(t, torch.Tensor) and not isinstance(type, Array) else t
             for t, (_, type) in zip(inputs, params, strict=False)
         ]
         command = launch(self.kernel, self.grid, given, results, record_cmd=True).command
@@ -219,10 +216,14 @@ class TorchCall(PureCall):
             command = command.declaring(places, tuple(declared))
         return command, [found.get(id(t)) for t in own]
 
-    def _record(
-        self, tensors: Sequence[torch.Tensor], wanted: frozenset[int], keep: str, results: list[torch.Tensor]
+    def record(
+        self,
+        values: Sequence[torch.Tensor],
+        wanted: frozenset[int],
+        keep: str,
+        results: list[torch.Tensor] | None = None,
     ) -> RecordedCall:
-        command, inputs = self._command(_separate(tensors), results)
+        command, inputs = self._command(_separate(values), self._outputs(values) if results is None else results)
         tape = Tape(keep)
         tape.refuses_late = False  # the tensors that torch follows decide its leaves, later requests do not
         tape.active.update((a.allocation, None) for k in wanted if (a := inputs[k]) is not None)
@@ -231,12 +232,6 @@ class TorchCall(PureCall):
         count = len(self.args)
         outputs = [a for leaf, a in zip(command.program.leaves, command.flat, strict=True) if leaf.arg >= count]
         return RecordedCall(tape, inputs, outputs)
-
-
-def _value(t: torch.Tensor) -> Any:
-    """The value of a tensor for a parameter that is a number or a vector."""
-    values = t.detach().cpu().numpy()
-    return values if values.ndim else values[()]
 
 
 def _separate(tensors: Sequence[torch.Tensor]) -> list[torch.Tensor]:
@@ -294,7 +289,12 @@ class CallNode(torch.autograd.Function):
         ctx.call = call
         ctx.set_materialize_grads(False)
         ctx.mark_non_differentiable(*[t for t in output if not t.dtype.is_floating_point])
-        _save(ctx, call, tensors)
+        # tensors that the adjoint does not read may be changed by torch meanwhile
+        own = call.recorded is not None and not (torch._C._are_functorch_transforms_active() or _forward_mode())
+        ctx.others = {k: t.data for k, t in enumerate(tensors) if own and k not in call.needed}
+        kept = [t for k, t in enumerate(tensors) if k not in ctx.others]
+        ctx.save_for_backward(*kept)
+        ctx.save_for_forward(*kept)
 
     @staticmethod
     def backward(ctx: NodeContext, *seeds: torch.Tensor | None) -> tuple[torch.Tensor | None, ...]:
@@ -386,16 +386,8 @@ class GradientNode(torch.autograd.Function):
         return _each(info, in_dims[3:], tensors, one)
 
 
-def _save(ctx: NodeContext, call: PureCall, tensors: list[torch.Tensor]) -> None:
-    """Save the tensors of a call. Those that the adjoint does not read may be changed by torch meanwhile."""
-    own = call.recorded is not None and not (torch._C._are_functorch_transforms_active() or _forward_mode())
-    ctx.others = {k: t.data for k, t in enumerate(tensors) if own and k not in call.needed}
-    kept = [t for k, t in enumerate(tensors) if k not in ctx.others]
-    ctx.save_for_backward(*kept)
-    ctx.save_for_forward(*kept)
-
-
 def _saved(ctx: NodeContext) -> list[torch.Tensor]:
+    """The tensors of a call, in order."""
     saved = ctx.saved_tensors  # asked for once: torch's checkpoints give them out once
     kept, count = iter(saved), len(saved) + len(ctx.others)
     return [ctx.others[k] if k in ctx.others else next(kept) for k in range(count)]

@@ -26,7 +26,7 @@ from ..errors import GradientError, LaunchError
 from ..kernels.compile import thread_pool
 from ..kernels.program import Kernel
 from ..kernels.reading.declare import Refused
-from ..kernels.types import Composite, Scalar
+from ..kernels.types import is_float
 from ..launches.array_tools import flat
 from ..launches.launch import launch
 from ..tapes.custom_op import CustomOp
@@ -330,7 +330,7 @@ class LinearSolverState:
 
     def _check(self, b: array, x: array) -> None:
         for name, a in (("b", b), ("x", x)):
-            if not isinstance(a, array) or not isinstance(a.dtype, Scalar | Composite) or a.dtype.scalar.kind != "f":
+            if not isinstance(a, array) or not is_float(a.dtype):
                 text = f"{self._name} takes an array of floats as {name}"
                 raise LaunchError(text, slug="linear", instead="wb.zeros(n)")
         if b.dtype != x.dtype or b.shape != x.shape:

@@ -401,9 +401,8 @@ def preconditioner(A: array | BsrMatrix, ptype: str = "diag") -> LinearOperator 
         what = A if isinstance(A, BsrMatrix) else type(A).__name__
         raise LaunchError(f"{ptype} of {what}: it takes square blocks in a square", slug="linear", instead='"diag"')
     if not isinstance(A, BsrMatrix) and not (isinstance(A, array) and isinstance(A.dtype, Scalar)):
-        raise LaunchError(
-            f"a preconditioner of {type(A).__name__}", slug="linear", instead="a dense or a sparse matrix"
-        )
+        what = type(A).__name__
+        raise LaunchError(f"a preconditioner of {what}", slug="linear", instead="a dense or a sparse matrix")
 
     if ptype in BLOCKS and isinstance(A, BsrMatrix) and not isinstance(A.dtype, Scalar):
         blocks = BsrMatrix(A.nrow, A.nrow, A.dtype, A.device)

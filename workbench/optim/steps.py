@@ -12,7 +12,7 @@ from ..arrays.dtypes import is_half, scalar_in
 from ..errors import LaunchError
 from ..kernels import kernel, ops
 from ..kernels.reading.declare import tid
-from ..kernels.types import Composite, Scalar, float32
+from ..kernels.types import float32, is_float
 from ..launches.array_tools import flat
 from ..launches.launch import launch
 
@@ -92,7 +92,7 @@ class _Optimizer:
             return
         given, old = list(params), self.state
         for p in given:
-            if not isinstance(p, array) or not isinstance(p.dtype, Scalar | Composite) or p.dtype.scalar.kind != "f":
+            if not isinstance(p, array) or not is_float(p.dtype):
                 what = p.dtype if isinstance(p, array) else type(p).__name__
                 raise LaunchError(f"an optimizer takes arrays of floats, not {what}", slug="dtype", instead="[x, y]")
         for a, b in itertools.combinations(given, 2):

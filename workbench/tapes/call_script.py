@@ -47,14 +47,13 @@ class CallScript:
     def write(self, dst: object, values: XpArray) -> None:
         """Note values of the host that are about to be written, as `launch` does."""
         values = on_host(values)
-        self._follow("a write of values", ["the array", "the value"], [dst, values[()] if values.ndim == 0 else values])
+        self._follow("a write of values", ["the array", "the value"], [dst, values[()]])
 
     def complete(self) -> None:
         """Raises LaunchError [jit] if the earlier call did more."""
         if self.expected is not None and len(self.lines) < len(self.expected.lines):
-            raise refusal(
-                self.name, f"{self.expected.lines[len(self.lines)][0]} is missing, which the first call made."
-            )
+            missing = self.expected.lines[len(self.lines)][0]
+            raise refusal(self.name, f"{missing} is missing, which the first call made.")
 
     def _follow(self, what: str, names: list[str], given: list[Any]) -> None:
         line = (what, *[(n, self._exact(v)) for n, v in zip(names, given, strict=True)])

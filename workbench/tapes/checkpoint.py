@@ -9,8 +9,10 @@ launches on the same arrays as the first time is checked, and so is that nothing
 from __future__ import annotations
 
 import importlib
+from collections import deque
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field
+from itertools import takewhile
 from typing import Any
 
 import numpy as np
@@ -168,15 +170,18 @@ class _Loop:
         tape.needed.remember_left(event)
 
     def _forward(self, reads: dict[Span, array]) -> None:
-        self.actions, self.kept = _schedule(self.loop.steps, self.loop.budget), {0: self._copies()}
+        self.kept = {0: self._copies()}
         with self.loop.bar() as done:
-            for action in self.actions:
-                if type(action).__name__ == "EndForward":
-                    break
-                for ready in self._advance(action):
-                    self._check_writes(ready)
-                    self._note_reads(ready, reads)
-                    done.update()
+            for ready in self._steps():
+                self._check_writes(ready)
+                self._note_reads(ready, reads)
+                done.update()
+
+    def _steps(self) -> Iterator[Tape]:
+        """Run the loop from its start, and yield each step; `actions` are left at its end."""
+        self.actions = _schedule(self.loop.steps, self.loop.budget)
+        for action in takewhile(lambda action: type(action).__name__ != "EndForward", self.actions):
+            yield from self._advance(action)
 
     def _run(self, k: int) -> Tape:
         """One step, recorded on a tape of its own that follows what the loop has been found to depend on."""
@@ -269,9 +274,10 @@ class _Loop:
 
     def reverse(self, space: Workspace) -> None:
         """Reverse all steps. The state is what it was before the loop when this returns."""
-        if self.actions is None:
+        if self.actions is None:  # a walk before this one has used up the checkpoints
             with memory.silent():
-                self._again()
+                self._put(self.kept[0])
+                deque(self._steps(), 0)
         assert self.actions is not None
         self.loop.recomputed, first = 0, dict(self.kept)
         try:
@@ -283,20 +289,11 @@ class _Loop:
             self.kept = {0: first[0]}
         self._put(first[0])
 
-    def _again(self) -> None:
-        """Rerun the loop from its start for a second walk, as the first one has used up the checkpoints."""
-        self._put(self.kept[0])
-        self.actions = _schedule(self.loop.steps, self.loop.budget)
-        for action in self.actions:
-            if type(action).__name__ == "EndForward":
-                return
-            self._rerun(action)
-
     def _perform(self, action: Any, space: Workspace, done: Any) -> None:
         kind = type(action).__name__
         if kind == "Forward":
             self.loop.recomputed += action.n1 - action.n0
-            self._rerun(action)
+            deque(self._advance(action), 0)
         elif kind in ("Copy", "Move"):
             self._put(self.kept[action.n] if kind == "Copy" or action.n == 0 else self.kept.pop(action.n))
         elif kind == "Reverse":
@@ -315,10 +312,6 @@ class _Loop:
         for k in range(action.n0, min(action.n1, self.loop.steps)):
             self.ready = self._run(k)
             yield self.ready
-
-    def _rerun(self, action: object) -> None:
-        for _ in self._advance(action):
-            pass
 
     def _copies(self) -> State:
         return [a.span.copy_out() for a in self.state]

@@ -24,6 +24,7 @@ from .events import Event, clock
 from .jvp import components, shadow_of, value_of
 from .kinds import OP
 from .recording import Recording
+from .reverse import late
 
 Rule = Callable[..., Any]
 Pull = Callable[[Event, Sequence[Any], Sequence[bool]], Sequence[Any]]  # by adjoints of results, for wanted arrays
@@ -41,12 +42,9 @@ class CustomOp:
     """
 
     def __init__(self, forward: Rule, name: str = "", vjp: Rule | None = None, tangent: Rule | None = None):
-        self.forward, self.pull = forward, vjp
+        self.forward, self.pull, self.along = forward, vjp, tangent
         self.push: Rule | None = None
-        self.along: Rule | None = None
         self.__name__, self.__doc__ = name or getattr(forward, "__name__", "op"), forward.__doc__
-        if tangent is not None:
-            self.tangent(tangent)
 
     def vjp(self, rule: Rule) -> Rule:
         """Decorator: `rule(*arguments, *results, *adjoints)` returns one gradient for each array argument, or None."""
@@ -191,8 +189,7 @@ class OpCall:
 
     def pull_back(self, tape: Recording, event: Event, space: Workspace, after: Memories) -> None:
         """Add to the adjoints of what it read those of what it wrote, which are cleared."""
-        late = [a for a in self.ins if a.allocation not in self.followed and is_float_memory(a)]
-        self._refuse_late(tape, event, [a for a in late if a.allocation.required])
+        self._refuse_late(tape, event, [a for a in self.ins if a.allocation.required and is_float_memory(a)])
         if not any(a.allocation in space for a in self.outs if is_float_memory(a)):
             return
         shadows = {id(a): shadow_of(a, space) for a in self.outs if is_float_memory(a)}
@@ -261,9 +258,7 @@ class OpCall:
     def _refuse_late(self, tape: Recording, event: Event, arrays: Sequence[array]) -> None:
         for a in arrays:
             if a.allocation not in self.followed:
-                text = f"{tape.names.called(a)} was not yet on an active path when {event.label!r} was recorded."
-                instead = "x.requires_grad = True   before the tape records"
-                raise GradientError(text, slug="late-grad", where=event.where, instead=instead)
+                raise late(tape.names.called(a), event)
 
 
 def _plain(args: Sequence[object]) -> list[Any]:

@@ -50,7 +50,7 @@ class EarlierGradients:
     def read_too_early(self, a: Allocation) -> bool:
         """True if this gradient was read after the tape's last event although no backward had published since."""
         grad = a.grad
-        if grad is None or not grad.publisher[0] < self.events[-1].stamp < grad.read_at:
+        if grad is None or not grad.publisher[0] < self.events[-1].id < grad.read_at:
             return False
         return grad.user_written_mask(grad.span()) is None
 

@@ -65,7 +65,8 @@ class Event:
         command: Any = None,
         arrays: tuple[array, ...] = (),
     ):
-        self.id, self.kind, self.label = id, kind, label
+        self.id = id  # the clock at recording: one counts events and publications of all tapes
+        self.kind, self.label = kind, label
         self.place = place  # Where, or (code, its present instruction) until somebody asks
         self.writes, self.command = writes, command
         if reads is not None:
@@ -79,11 +80,6 @@ class Event:
             raise AttributeError(name)
         self.reads: tuple[Span, ...] = spans_of(self.command.flat, self.command.plan.reads)
         return self.reads
-
-    @property
-    def stamp(self) -> int:
-        """The clock at recording; one clock counts events and publications of all tapes."""
-        return self.id
 
     @property
     def source(self) -> array | None:

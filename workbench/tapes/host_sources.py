@@ -248,39 +248,31 @@ class HostSources:
 
     def lost(self, event: Event) -> GradientError:
         """The GradientError [host-values] or [nested-tape] for a write that ends a gradient."""
-        dst = event.arrays[0]
+        name, told, slug = self.names.called(event.arrays[0]), self._told(event), "host-values"
         if event.label == INSIDE:
-            return GradientError(
-                f"{self.names.called(dst)} was written by a tape inside this one; a tape records nothing while another"
-                " is open inside it, so this gradient stops there.",
-                slug="nested-tape",
-                where=event.where,
-                why=f"It was computed from {self._told(event)}.",
-                instead="with wb.Tape() as tape:   around both, without the inner one;"
-                f" wb.detach({self.names.called(dst)}) if it is meant",
+            slug, by = (
+                "nested-tape",
+                "by a tape inside this one; a tape records nothing while another is open inside it",
             )
-        if event.label == OUTSIDE:
-            text = f"{self.names.called(dst)} was written by another thread, or task, while this tape was open."
+            by, why = f"{by}, so this gradient stops there", f"It was computed from {told}."
+            instead = f"with wb.Tape() as tape:   around both, without the inner one; wb.detach({name}) if it is meant"
+        elif event.label == OUTSIDE:
+            slug, by = "tape-thread", "by another thread, or task, while this tape was open"
             why = "A tape records the thread that opened it: what was done there is not on it."
             instead = "with tape:   inside the function that the other thread runs"
-            return GradientError(text, slug="tape-thread", where=event.where, why=why, instead=instead)
-        if event.label == CONSTANT:
-            return GradientError(
-                f"{self.names.called(dst)} was written by a kernel that has a constant from {self._told(event)}.",
-                slug="host-values",
-                where=event.where,
-                why="A constant of a kernel has no adjoint: the gradient would end here in silence.",
-                instead="c: float   among the parameters of the kernel, and the value among the launch's arguments;"
-                " wb.detach(value) if it is meant",
+        elif event.label == CONSTANT:
+            by = f"by a kernel that has a constant from {told}"
+            why = "A constant of a kernel has no adjoint: the gradient would end here in silence."
+            instead = "c: float   among the parameters of the kernel, and the value among the launch's arguments;"
+            instead += " wb.detach(value) if it is meant"
+        else:
+            by = f"with values that the host made from {told}"
+            why = "The tape does not see what NumPy or Python did in between: the gradient would end here in silence."
+            instead = self._element(event) + "y * 2, wb.map(f, y), wb.copy(z, y) or a kernel in its place;"
+            instead += (
+                " tape.record_func(backward, [y, z]) if only the host can do it; wb.detach(values) if it is meant"
             )
-        return GradientError(
-            f"{self.names.called(dst)} was written with values that the host made from {self._told(event)}.",
-            slug="host-values",
-            where=event.where,
-            why="The tape does not see what NumPy or Python did in between: the gradient would end here in silence.",
-            instead=self._element(event) + "y * 2, wb.map(f, y), wb.copy(z, y) or a kernel in its place;"
-            " tape.record_func(backward, [y, z]) if only the host can do it; wb.detach(values) if it is meant",
-        )
+        return GradientError(f"{name} was written {by}.", slug=slug, where=event.where, why=why, instead=instead)
 
     def _element(self, event: Event) -> str:
         """The element to write for one that was taken from a copy: `u[t]` for `u.numpy()[t]`."""

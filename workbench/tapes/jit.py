@@ -240,10 +240,8 @@ class Jit:
         counts = [link for link in changes if state.only_counts(link)]
         state.drop(counts)
         for link in counts:
-            self._tell(
-                link.label,
-                f"{link.label} is changed in Python by @wb.jit {self.__name__}, which replays do not repeat.",
-            )
+            text = f"{link.label} is changed in Python by @wb.jit {self.__name__}, which replays do not repeat."
+            self._tell(link.label, text)
         return [link for link in changes if link not in counts]
 
     def _refusal(self, state: PythonState, link: Link) -> LaunchError:

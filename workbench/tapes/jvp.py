@@ -111,7 +111,7 @@ def _started(tape: Tape, tangents: Mapping[array, Any]) -> Workspace:
     check_pairs("jvp(tape, tangents)", tangents, "direction", "jvp(tape, {x: v})")
     for x, v in tangents.items():
         check_direction(tape, x)
-        add_seed(space, x, v) if isinstance(v, array) else _add_numbers(space, x, v)
+        add_seed(space, x, v) if isinstance(v, array) else add_numbers(space, x, v)
     if not space:
         raise GradientError("jvp() without a direction.", slug="no-seed", instead="jvp(tape, {x: v})")
     return space
@@ -151,7 +151,8 @@ def check_direction(tape: Tape, x: object) -> None:
         raise GradientError(text, slug="not-active", why="What its derivative needs was not kept.", instead=instead)
 
 
-def _add_numbers(space: Workspace, x: array, v: Any) -> None:
+def add_numbers(space: Workspace, x: array, v: Any) -> None:
+    """Add numbers, (*x.shape, *components), to an array's values in a workspace. Raises GradientError [seed-shape]."""
     view = shadow_of(x, space) if is_float(x.dtype) else None
     if view is None or np.shape(v) != view.shape:
         text = f"the tangent of {x.label} has shape {np.shape(v)}; it must be {(*x.shape, *components(x))}."
@@ -220,7 +221,9 @@ def passing(tape: Tape, before: Callable[[Event, dict], None], behind: Callable[
 def _launch(tape: Tape, event: Event, space: Workspace, after: dict[Allocation, Any]) -> None:
     command, back = event.command, event.reverse
     plan, flat, places = command.plan, command.flat, command.places
-    _refuse_unfollowed(tape, event, space)
+    for k in reverse.unfollowed(event):
+        if flat[k].allocation in space:
+            raise reverse.late(tape.names.called_by(event, k), event)
     if back is None or not any(places[k].allocation in space for k in back.shadows):
         return
     check_races(event)
@@ -237,21 +240,6 @@ def _launch(tape: Tape, event: Event, space: Workspace, after: dict[Allocation, 
     arguments = AdjointArguments(command, private, tangents + helpers)
     ready.run(arguments.values, arguments.views)
     tape.conventions.update(dict.fromkeys(ready.met()))
-
-
-def _refuse_unfollowed(tape: Tape, event: Event, space: Workspace) -> None:
-    """Raise GradientError if a launch read memory with a tangent before it was active: nothing was kept for it."""
-    plan, flat = event.command.plan, event.command.flat
-    followed = () if event.reverse is None else event.reverse.shadows
-    for k in plan.float_reads | plan.float_writes if plan.float_writes else ():
-        if k not in followed and flat[k].allocation in space:
-            raise GradientError(
-                f"{tape.names.called_by(event, k)!r} was not yet on an active path when {event.label!r} was recorded.",
-                slug="late-grad",
-                where=event.where,
-                why="What its derivative needs was not kept.",
-                instead="x.requires_grad = True   before the tape records",
-            )
 
 
 def _refuse_unkept(tape: Tape, event: Event, made: Tangent) -> None:

@@ -163,9 +163,8 @@ class NeededBytes:
     def watch_again(self) -> None:
         """Restore needs, checksums and watching of a tape that was made from saved events."""
         for number, event in enumerate(self.log.events):
-            if event.reverse is not None:
-                for k, box in event.reverse.needs.items():
-                    self.need(span_of(event.command.flat[k], box), event, k)
+            self.pending = [event]
+            self.settle()
             for span in event.writes:
                 needs = self.notes(span.allocation, watch=False)
                 needs.drop([n for n in needs.meeting(span) if span.contains(n.span)])
@@ -353,14 +352,11 @@ class NeededBytes:
             if isinstance(first, GradientError):
                 raise first
             need, what, where = first
-            line = f" at {where}: {where.text.strip()}" if where else ""
-            name = self.names.called(need.array, need.name)
-            raise GradientError(
-                f"{name!r} was changed by {what}{line}, after {need.event.label!r} had read it.",
-                slug="overwritten",
-                where=need.event.where,
-                why=f"The adjoint of {need.event.label!r} needs the value it read, and that is gone.",
-                instead='wb.Tape(keep="all"), or the change inside the tape or after backward()'
-                if where
-                else "tape.backward(...)   before that change, or wb.clone(a) as the argument of the launch",
-            )
+            instead = "tape.backward(...)   before that change, or wb.clone(a) as the argument of the launch"
+            if where:
+                what = f"{what} at {where}: {where.text.strip()}"
+                instead = 'wb.Tape(keep="all"), or the change inside the tape or after backward()'
+            name, event = self.names.called(need.array, need.name), need.event
+            text = f"{name!r} was changed by {what}, after {event.label!r} had read it."
+            why = f"The adjoint of {event.label!r} needs the value it read, and that is gone."
+            raise GradientError(text, slug="overwritten", where=event.where, why=why, instead=instead)

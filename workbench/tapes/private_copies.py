@@ -15,7 +15,7 @@ from typing import Any, Self
 import numpy as np
 
 from ..arrays.allocation import Allocation, allocate, host_write
-from ..arrays.array import array, array_on, on_device, read_values
+from ..arrays.array import array, array_on, read_values
 from ..arrays.host_writes import write_array
 from ..arrays.span import Span
 from ..arrays.workspace import Shadow, Workspace, add_into, leaves as leaves
@@ -31,7 +31,7 @@ from ..launches.command import Command
 from ..launches.plan import plan
 from . import conventions
 from .events import Event
-from .jvp import passing, shadow_of, value_of
+from .jvp import add_numbers, passing, value_of
 from .reverse import walk
 from .tape import Tape
 
@@ -164,8 +164,7 @@ class LaunchCase:
             for step in self.steps:
                 step(True)
         for name, a in self.outputs.items():
-            view = shadow_of(a, space)
-            add_into(view, on_device(a, seeds[name].astype(view.dtype)), a.span)
+            add_numbers(space, a, seeds[name])
         walk(tape, space)
         return tape, {name: value_of(a, space).astype(np.float64) for name, a in self.inputs.items()}
 
@@ -269,10 +268,8 @@ def _write(to: array, of: array | None, values: object) -> Callable[[bool], None
 def pinned(event: Event) -> GradientError:
     """The error for running again, on other inputs, a tape with what was solved for those that were recorded."""
     text = f"a tape with a {event.kind.words[0]} cannot run again on other inputs."
-    why = "What was solved then belongs to the inputs of then."
-    return GradientError(
-        text, slug="replay-func", where=event.where, why=why, instead="the program itself, recorded anew"
-    )
+    why, instead = "What was solved then belongs to the inputs of then.", "the program itself, recorded anew"
+    return GradientError(text, slug="replay-func", where=event.where, why=why, instead=instead)
 
 
 def closed(event: Event) -> GradientError:
@@ -394,7 +391,7 @@ class InFloat64(Rerun):
         for a, data in seeds.items():
             space[self.moved.memory[a]].data[...] = data
         for y, v in changes.items():
-            add_into(shadow_of(self.twins.of(y), space), v, self.twins.of(y).span)
+            add_numbers(space, self.twins.of(y), v)
         space = self._pulled(space)
         return {a: space[twin] for a, twin in self.twins.memory.items() if twin in space}
 

@@ -176,7 +176,7 @@ class PythonState:
 
     def _items(self, label: str, value: Any) -> None:
         mapping = isinstance(value, Mapping)
-        read = functools.partial(_pairs, value) if mapping else functools.partial(tuple, value)
+        read = (lambda: tuple(value.items())) if mapping else functools.partial(tuple, value)
         for k, item in enumerate(self._link(label, read)):
             name, inner = item if mapping else (k, item)
             self._visit(f"{label}[{name!r}]", inner)
@@ -319,10 +319,6 @@ def _leaves(value: object) -> Iterator[Any]:
             yield from _leaves(part)
     else:
         yield value
-
-
-def _pairs(value: Mapping) -> tuple:
-    return tuple(value.items())
 
 
 def _inside(cell: CellType) -> Any:

@@ -52,9 +52,8 @@ class Recording:
 
     def __init__(self, keep: str = "needed"):
         if keep not in ("needed", "all"):
-            raise LaunchError(
-                f"Tape(keep={keep!r}): keep is 'needed' or 'all'.", slug="tape-keyword", instead='wb.Tape(keep="all")'
-            )
+            text = f"Tape(keep={keep!r}): keep is 'needed' or 'all'."
+            raise LaunchError(text, slug="tape-keyword", instead='wb.Tape(keep="all")')
         self.keep = keep
         self.muted = False  # while a checkpointed loop runs, which is one event
         self.entered: list[int] = []  # for each time that it is open: how many events it had when it was entered
@@ -454,8 +453,7 @@ class Recording:
             for a in arrays:
                 self.arrays[id(a)] = a
                 if is_float_memory(a):
-                    self.active[a.allocation] = None
-                    self.log.check_scalar(a, "record_func")
+                    self.log.activate(a, "record_func")
             kept = {id(a) for a in only_read}
             event.reads = tuple(a.span for a in arrays if id(a) in kept)
             event.writes = tuple(a.span for a in arrays if id(a) not in kept)

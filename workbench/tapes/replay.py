@@ -48,8 +48,7 @@ class ReplayedTape(Tape):
             raise _stranger(found)
         return self._copies.of(found)
 
-    def __getitem__(self, a: array | scalar) -> array:
-        return self.of(a)
+    __getitem__ = of
 
 
 def replay(tape: Tape, inputs: Mapping[Any, Any] | None = None) -> ReplayedTape:
@@ -281,9 +280,8 @@ def _misfit(a: array, got: str) -> GradientError:
         want, instead = f"an array of {a.dtype}", f"{{x.field({a.dtype.fields[0][0]!r}): values}}"
     else:
         want, instead = f"{a.dtype}, numbers of shape {a.data.shape}", f"np.ones({a.data.shape})"
-    return GradientError(
-        f"the new values of {a.label} are {got}; it takes {want}.", slug="replay-input", instead=instead
-    )
+    text = f"the new values of {a.label} are {got}; it takes {want}."
+    return GradientError(text, slug="replay-input", instead=instead)
 
 
 # ---- what cannot be run again
@@ -308,25 +306,23 @@ def _refuse_unknown(tape: Tape, looking: bool) -> None:
             if not span.nbytes or any(s.contains(span) for s in known):
                 continue
             if not _started(tape, n, span) and not (looking and _probably_started(tape, span)):
-                text = (
-                    f"what {name_of(tape, span)} held when the tape started was not kept, and {event.label!r} uses it."
-                )
-                why = "The program cannot be run again from where it started."
-                raise GradientError(text, slug="not-kept", where=event.where, why=why, instead='wb.Tape(keep="all")')
+                name = name_of(tape, span)
+                text = f"what {name} held when the tape started was not kept, and {event.label!r} uses it."
+                raise _not_kept(event, text, "The program cannot be run again from where it started.")
             known[span] = None
         for span in sure:
             right.setdefault(span.allocation, {})[span] = None
         if event.kind.from_host and event.kind.own and event.value is None:
             for span in event.writes:
                 if not _values_known(tape, n, span):
-                    name = name_of(tape, span)
-                    raise GradientError(
-                        f"what {event.label!r} wrote to {name} was not kept, and was written over since.",
-                        slug="not-kept",
-                        where=event.where,
-                        why="The program cannot be run again without it.",
-                        instead='wb.Tape(keep="all")',
+                    text = (
+                        f"what {event.label!r} wrote to {name_of(tape, span)} was not kept, and was written over since."
                     )
+                    raise _not_kept(event, text, "The program cannot be run again without it.")
+
+
+def _not_kept(event: Event, text: str, why: str) -> GradientError:
+    return GradientError(text, slug="not-kept", where=event.where, why=why, instead='wb.Tape(keep="all")')
 
 
 def _values_known(tape: Tape, n: int, span: Span) -> bool:

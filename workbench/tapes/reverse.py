@@ -151,9 +151,9 @@ def _launch(tape: Recording, event: Event, space: Workspace, after: dict) -> Non
     command, back = event.command, event.reverse
     plan, flat, places = command.plan, command.flat, command.places
     if tape.refuses_late and (back is None or command.declared or len(back.shadows) != len(plan.floats)):
-        for k in plan.float_reads | plan.float_writes if plan.float_writes else ():
-            if (back is None or k not in back.shadows) and flat[k].allocation.required:
-                raise _late(tape.names.called_by(event, k), event)
+        for k in unfollowed(event):
+            if flat[k].allocation.required:
+                raise late(tape.names.called_by(event, k), event)
     memories = [] if back is None else [places[k].allocation for k in back.shadows]
     if back is None or space.keys().isdisjoint(memories):
         return
@@ -232,9 +232,8 @@ def ties(event: Event, after: dict) -> list:
     for k, ties in helpers[1::2]:
         a = flat[k]
         count = shadow_view(a, ties)
-        capture_log.do(
-            partial(_count_tie, count, a.data, shadow_view(a, after[a.allocation])), capture_log.gpu_of(count)
-        )
+        left = shadow_view(a, after[a.allocation])
+        capture_log.do(partial(_count_tie, count, a.data, left), capture_log.gpu_of(count))
     return helpers
 
 
@@ -245,9 +244,16 @@ def consume_extreme(a: array, space: Workspace, ties: Shadow, after: dict) -> No
     capture_log.do(partial(_share, g, a.data, before, shadow_view(a, ties)), capture_log.gpu_of(g))
 
 
-def _late(name: str, event: Event) -> GradientError:
-    text = f"{name!r} got requires_grad after {event.label!r} had been recorded."
-    why = "What its adjoint needs was not kept."
+def unfollowed(event: Event) -> list[int]:
+    """Positions of the floats of a launch that were on no active path when it was recorded."""
+    plan, known = event.command.plan, () if event.reverse is None else event.reverse.shadows
+    return [k for k in plan.float_reads | plan.float_writes if k not in known] if plan.float_writes else []
+
+
+def late(name: str, event: Event) -> GradientError:
+    """The GradientError [late-grad] for an array that an event met before it was on an active path."""
+    text = f"{name!r} was not yet on an active path when {event.label!r} was recorded."
+    why = "What its derivative needs was not kept."
     instead = "x.requires_grad = True   before the tape records"
     return GradientError(text, slug="late-grad", where=event.where, why=why, instead=instead)
 
@@ -256,7 +262,7 @@ def _host(tape: Recording, event: Event, space: Workspace, after: dict) -> None:
     """Reverse a host write: a copy's source gets the adjoint of the target; every write clears what it overwrote."""
     dst = event.arrays[0]
     if not event.followed and event.arrays[1].allocation.required:
-        raise _late(tape.names.called_by(event, 1), event)
+        raise late(tape.names.called_by(event, 1), event)
     if dst.allocation not in space:
         return
     if event.sources:

@@ -96,9 +96,8 @@ def _check_loss(loss: object) -> None:
         why = "A declared scalar is an input of launches; a loss is what they write."
     elif hasattr(loss, "untyped_storage"):
         why = "What torch computes is on no tape."
-    raise GradientError(
-        f"backward(loss) takes an array, not {_described(loss)}.", slug="seed-type", why=why, instead=instead
-    )
+    text = f"backward(loss) takes an array, not {_described(loss)}."
+    raise GradientError(text, slug="seed-type", why=why, instead=instead)
 
 
 def check_tape(what: str, tape: object, *others: object) -> None:

@@ -12,12 +12,13 @@ from ..arrays import allocation as memory, capture_log
 from ..arrays.allocation import Allocation
 from ..arrays.array import array
 from ..arrays.missing_methods import place_absent
+from ..arrays.span import Span
 from ..arrays.workspace import Shadow, Workspace, is_float_memory, shadow_view
 from ..device import on_host
 from ..display import Listed, offers
 from ..errors import GradientError, LaunchError
 from . import conventions
-from .backward_cache import CompiledBackward, compiled_backward
+from .backward_cache import compiled_backward
 from .cross_tape import CrossTapeSearch
 from .events import Event
 from .kinds import LAUNCH
@@ -131,13 +132,19 @@ class Tape(Recording, metaclass=Listed):
             self._remember(space)
             crossing, blind = self._crossing(space), not any(a in self.active or a.asked for a in space)
             conventions.clear(self)
-            if crossing is None and around is None and (known := compiled_backward(self, space)) is not None:
-                self._publish_prepared(known, space, blind)
-                return None
-            space, retained = walk(self, space, before=crossing and crossing.before, drop=True)
+            known = compiled_backward(self, space) if crossing is None and around is None else None
+            retained: dict[Span, Any] = {}
+            if known is None:
+                space, retained = walk(self, space, before=crossing and crossing.before, drop=True)
+            else:
+                self.needed.verify()
+                known.run(space, self)
+                conventions.collect(self)
             self.border.report([] if crossing is None else crossing.found(space), blind)
             self.needed.walked = not self.captured
-            if around is None:
+            if known is not None:
+                known.publish(self)
+            elif around is None:
                 publish(self, space, retained)
             else:
                 ask("inner_backward", around, self, grads or {}, lambda: publish(self, space, retained, by=around))
@@ -146,18 +153,6 @@ class Tape(Recording, metaclass=Listed):
             self.host.warn()
             conventions.warn(self)
         return None
-
-    def _publish_prepared(self, known: CompiledBackward, seeds: Workspace, blind: bool) -> None:
-        """Run a compiled walk (`backward_cache`) and publish it: the rest of a `backward`."""
-        self.needed.verify()
-        known.run(seeds, self)
-        seeds.release()
-        self.border.report([], blind)
-        known.publish(self)
-        self.needed.walked = True
-        self.host.warn()
-        conventions.collect(self)
-        conventions.warn(self)
 
     def _refuse_without_leaf(self) -> None:
         if not self.events or self.active or any(a.allocation.asked for a in self.arrays.values()):

@@ -48,7 +48,7 @@ class Suspect:
 
     @property
     def said(self) -> tuple[str, str]:
-        """A sentence on what Warp's adjoint does with it, and the remedy."""
+        """Two sentences: the effect of Warp's adjoint on it, and the code to write instead."""
         kind = "break" if self.name == "break" else "used" if self.used else self.cause
         sentence, remedy = (text.format(self.name, self.line, self.used) for text in SAID[kind])
         return sentence, remedy
