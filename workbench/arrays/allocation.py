@@ -13,6 +13,7 @@ import os
 import sys
 import threading
 import weakref
+from collections import defaultdict
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import AbstractContextManager, contextmanager
 from contextvars import ContextVar
@@ -241,16 +242,14 @@ class Allocation:
 
     def note_origin(self, span: Span, run: object, live: bool) -> None:
         """Make `run` the origin of these bytes, written last by its tape; live=False (no gradient): they have none."""
+        own = span.weak()
         if self.origins is None:
-            if live:
-                own = span.weak()
-                self.origins = SpanIndex.alone((own, run), own)
+            self.origins = SpanIndex.alone((own, run), own) if live else None
             return
         for origin in self.origins.near(span):
             if span.contains(origin[0]):
                 self.origins.remove(origin)
         if live:
-            own = span.weak()
             self.origins.put((own, run), own)
 
     def _origins_now(self) -> SpanIndex[tuple[Span, Any]] | None:
@@ -288,8 +287,6 @@ class Allocation:
         """The span of the gradient memory that holds the gradient of `span`."""
         memory = self.gradient()
         k = self.grad_scale or 1
-        if k == 1:
-            return Span(memory, span.offset, span.shape, span.strides, span.itemsize)
         return Span(memory, span.offset * k, span.shape, tuple(s * k for s in span.strides), span.itemsize * k)
 
 
@@ -463,22 +460,19 @@ def _allocated(kind: type[A], nbytes: int, device: Device | str | None, zeroed: 
 # ---- which allocation is it
 
 
-_ranges: dict[int, AddressRanges[Allocation]] = {}  # by the ordinal of the device
+_ranges: defaultdict[int, AddressRanges[Allocation]] = defaultdict(AddressRanges)  # by the ordinal of the device
 
 
 def _register(new: Allocation) -> None:
     if new.nbytes:
         with LOCK:
-            if (known := _ranges.get(new.device.ordinal)) is None:
-                known = _ranges[new.device.ordinal] = AddressRanges()
-            known.add(new)
+            _ranges[new.device.ordinal].add(new)
 
 
 def allocation_at(address: int, nbytes: int, device: Device, owner: object = None) -> Allocation:
     """The allocation of these bytes, known or new and exposed. Raises LaunchError [partial-overlap] at its border."""
     with LOCK:
-        ranges = _ranges.setdefault(device.ordinal, AddressRanges())
-        known = ranges.meeting(address, address + nbytes) if nbytes else []
+        known = _ranges[device.ordinal].meeting(address, address + nbytes) if nbytes else []
         for other in known:
             same = owner is not None and other.owner is owner and other.address == address
             if same or (other.address <= address and address + nbytes <= other.address + other.nbytes):

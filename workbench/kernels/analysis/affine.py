@@ -10,6 +10,7 @@ from __future__ import annotations
 import itertools
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field
+from functools import partial
 from typing import Any
 
 from ..ops import Row, control, memory, scalar
@@ -190,14 +191,10 @@ def _parts(value: Bounded) -> dict[Bounded, None]:
     return found
 
 
-def _corners(f: Callable[[int, int], int]) -> Callable[[Interval, Interval], Interval]:
+def _corners(f: Callable[[int, int], int], a: Interval, b: Interval) -> Interval:
     """The rule of a function that is largest and smallest at ends of its arguments."""
-
-    def rule(a: Interval, b: Interval) -> Interval:
-        found = list(itertools.starmap(f, itertools.product(a, b)))
-        return min(found), max(found)
-
-    return rule
+    found = list(itertools.starmap(f, itertools.product(a, b)))
+    return min(found), max(found)
 
 
 def _union(*parts: Interval) -> Interval:
@@ -211,13 +208,13 @@ def _pymod(a: Interval, b: Interval) -> Interval | None:
 
 
 _RULES: dict[Row, Callable[..., Interval | None]] = {
-    scalar.ADD: _corners(lambda x, y: x + y),
-    scalar.SUB: _corners(lambda x, y: x - y),
-    scalar.MUL: _corners(lambda x, y: x * y),
-    scalar.MIN: _corners(min),
-    scalar.MAX: _corners(max),
+    scalar.ADD: partial(_corners, lambda x, y: x + y),
+    scalar.SUB: partial(_corners, lambda x, y: x - y),
+    scalar.MUL: partial(_corners, lambda x, y: x * y),
+    scalar.MIN: partial(_corners, min),
+    scalar.MAX: partial(_corners, max),
     scalar.CLAMP: lambda x, low, high: (min(max(x[0], low[0]), high[0]), min(max(x[1], low[1]), high[1])),
-    scalar.FLOORDIV: lambda a, b: _corners(lambda x, y: x // y)(a, b) if b[0] > 0 else None,
+    scalar.FLOORDIV: lambda a, b: _corners(lambda x, y: x // y, a, b) if b[0] > 0 else None,
     scalar.PYMOD: _pymod,
     # As in C it has the sign of `a`.
     scalar.MOD: lambda a, b: None if b[0] <= 0 else (0 if a[0] >= 0 else 1 - b[1], 0 if a[1] <= 0 else b[1] - 1),

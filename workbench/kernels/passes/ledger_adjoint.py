@@ -109,7 +109,10 @@ class _Watch:
                 part = ROWS["neg"](part)
             if overwrites:
                 self.forget()
-                self.when(ROWS["ne"](part, constant(float64, 0.0)), lambda: self.append(site, part))
+                differs, some = ROWS["ne"](part, constant(float64, 0.0)), Region()
+                with self.builder.inside(some):
+                    self.append(site, part)
+                self.builder.append(c.IF, (differs,), (), (some, Region()))
             else:
                 self.append(site, part)
         self.builder.append(c.IF, (hit,), (), (inside, Region()))
@@ -174,12 +177,6 @@ class _Watch:
         sites = self.builder.emit(mem.SHAPE, self.log["sum"], attr=0)
         bounds = (constant(int32, 0), sites, constant(int32, 1))
         self.builder.append(c.FOR, bounds, (), (body,), attr=c.Loop())
-
-    def when(self, condition: Value, then) -> None:
-        region = Region()
-        with self.builder.inside(region):
-            then()
-        self.builder.append(c.IF, (condition,), (), (region, Region()))
 
     def int64(self, value: int) -> Value:
         return constant(int64, value)
