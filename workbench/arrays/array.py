@@ -88,10 +88,6 @@ class array(Foreign):
     """
 
     _fixed_ndim: int | None = None
-    _address: int
-    _layout: int
-    _steps: tuple[int, ...]
-    _offset: int
 
     def __new__(
         cls,

@@ -380,9 +380,7 @@ class Kernel(Itself):
 
     def without(self, gaps: MissingArrays) -> Kernel:
         """This kernel for launches that leave out some arrays, the same one at every asking."""
-        if gaps == self.gaps:
-            return self
-        return self._form(gaps, self.types, gaps)
+        return self if gaps == self.gaps else self._form(gaps, self.types, gaps)
 
     def _form(self, key: tuple, types: dict[str, Type], gaps: MissingArrays) -> Kernel:
         if key not in self._overloads:
@@ -425,7 +423,7 @@ class Kernel(Itself):
     @property
     def c(self) -> show.Listing:
         """The C text of the kernel and its adjoint, for contiguous arrays that do not overlap."""
-        return self._text(gpu=False)
+        return show.Listing("\n\n".join(self._texts(gpu=False)))
 
     @property
     def cuda(self) -> show.Listing:
@@ -433,7 +431,7 @@ class Kernel(Itself):
 
         Fewer than 2**31 threads, and elements of each array, are taken for granted.
         """
-        return self._text(gpu=True)
+        return show.Listing("\n\n".join(self._texts(gpu=True)))
 
     @property
     def resources(self) -> dict[str, Resources]:
@@ -446,9 +444,6 @@ class Kernel(Itself):
 
         arch = nvrtc.current_architecture()
         return {n: r for text in self._texts(gpu=True) for n, r in nvrtc.resources(text, arch).items()}
-
-    def _text(self, gpu: bool) -> show.Listing:
-        return show.Listing("\n\n".join(self._texts(gpu)))
 
     def _texts(self, gpu: bool) -> list[str]:
         from .emit import cuda as emit_cuda

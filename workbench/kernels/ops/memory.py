@@ -114,6 +114,7 @@ MARK = row("mark", type=lambda: int64, effect=Effect.IO)
 ROLLBACK = row("rollback", type=lambda mark: None, effect=Effect.IO)
 
 ATOMICS = (ATOMIC_ADD, ATOMIC_SUB, ATOMIC_MIN, ATOMIC_MAX, ATOMIC_EXCH, ATOMIC_CAS, ATOMIC_AND, ATOMIC_OR, ATOMIC_XOR)
+CHANGES = (STORE, ACCUMULATE, *ATOMICS)  # what changes a cell, but for the private copy of a replay
 
 
 WRAP = row(

@@ -85,7 +85,7 @@ class _Watch:
             self.builder.role = stmt.role
             with self.builder.at(stmt.where, stmt.of):
                 made = self.builder.repeat(stmt, [known[a] for a in stmt.args], known, inner)
-                if stmt.row in _CHANGES and root(stmt.args[0]).role is Role.SHADOW:
+                if stmt.row in mem.CHANGES and root(stmt.args[0]).role is Role.SHADOW:
                     self.watch(stmt, made)
 
     def watch(self, stmt: Stmt, made: Stmt) -> None:
@@ -180,6 +180,3 @@ class _Watch:
 
     def int64(self, value: int) -> Value:
         return constant(int64, value)
-
-
-_CHANGES = (mem.STORE, mem.ACCUMULATE, *mem.ATOMICS)
