@@ -13,7 +13,6 @@ import os
 import sys
 import threading
 import weakref
-from collections import defaultdict
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import AbstractContextManager, contextmanager
 from contextvars import ContextVar
@@ -242,15 +241,14 @@ class Allocation:
 
     def note_origin(self, span: Span, run: object, live: bool) -> None:
         """Make `run` the origin of these bytes, written last by its tape; live=False (no gradient): they have none."""
-        own = span.weak()
         if self.origins is None:
-            self.origins = SpanIndex.alone((own, run), own) if live else None
+            self.origins = SpanIndex.alone((span.weak(), run), span.weak()) if live else None
             return
         for origin in self.origins.near(span):
             if span.contains(origin[0]):
                 self.origins.remove(origin)
         if live:
-            self.origins.put((own, run), own)
+            self.origins.put((span.weak(), run), span.weak())
 
     def _origins_now(self) -> SpanIndex[tuple[Span, Any]] | None:
         return self.origins.copy() if self.origins else None
@@ -460,19 +458,20 @@ def _allocated(kind: type[A], nbytes: int, device: Device | str | None, zeroed: 
 # ---- which allocation is it
 
 
-_ranges: defaultdict[int, AddressRanges[Allocation]] = defaultdict(AddressRanges)  # by the ordinal of the device
+_ranges: dict[int, AddressRanges[Allocation]] = {}  # by the ordinal of the device
 
 
 def _register(new: Allocation) -> None:
     if new.nbytes:
         with LOCK:
-            _ranges[new.device.ordinal].add(new)
+            _ranges.setdefault(new.device.ordinal, AddressRanges()).add(new)
 
 
 def allocation_at(address: int, nbytes: int, device: Device, owner: object = None) -> Allocation:
     """The allocation of these bytes, known or new and exposed. Raises LaunchError [partial-overlap] at its border."""
     with LOCK:
-        known = _ranges[device.ordinal].meeting(address, address + nbytes) if nbytes else []
+        ranges = _ranges.setdefault(device.ordinal, AddressRanges())
+        known = ranges.meeting(address, address + nbytes) if nbytes else []
         for other in known:
             same = owner is not None and other.owner is owner and other.address == address
             if same or (other.address <= address and address + nbytes <= other.address + other.nbytes):

@@ -88,6 +88,10 @@ class array(Foreign):
     """
 
     _fixed_ndim: int | None = None
+    _address: int
+    _layout: int
+    _steps: tuple[int, ...]
+    _offset: int
 
     def __new__(
         cls,

@@ -46,5 +46,5 @@ def source_of(span: Span, name: object) -> HostRead | None:
 
 
 def united(groups: Iterable[tuple[HostRead, ...]], most: int | None = MOST) -> tuple[HostRead, ...]:
-    """The distinct sources in order, at most so many."""
+    """The distinct sources in order, at most `most`; None: all."""
     return tuple(dict.fromkeys(s for group in groups for s in group))[:most]

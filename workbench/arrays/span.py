@@ -40,7 +40,19 @@ M = TypeVar("M", bound=Memory)
 class Span(Generic[M]):
     """The bytes of one array: `shape` elements of `itemsize` bytes, `strides` in bytes, from `offset` on. Immutable."""
 
-    __slots__ = "allocation offset shape strides itemsize _key _hash _hull _parts _words _weak".split()
+    __slots__ = (
+        "allocation",
+        "offset",
+        "shape",
+        "strides",
+        "itemsize",
+        "_key",
+        "_hash",
+        "_hull",
+        "_parts",
+        "_words",
+        "_weak",
+    )
 
     def __init__(self, allocation: M, offset: int, shape: tuple, strides: tuple, itemsize: int):
         self.allocation, self.offset, self.itemsize = allocation, offset, itemsize

@@ -109,8 +109,7 @@ def moved_by_some(rule: Callable[..., Any]) -> Callable[..., Any]:
 def bilinear_tangent(name: str) -> Callable[..., Any]:
     def tangent(ts, y, a, b):
         product = ROWS[f"{name}_both"]
-        first = None if ts[0] is None else product(ts[0], b)
-        return plus(first, None if ts[1] is None else product(a, ts[1]))
+        return plus(None if ts[0] is None else product(ts[0], b), None if ts[1] is None else product(a, ts[1]))
 
     return tangent
 
