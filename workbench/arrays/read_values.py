@@ -66,13 +66,11 @@ class ReadValues:
 
     def of(self, value: object) -> tuple[HostRead, ...]:
         """The sources of this very object; () for any other, also of the same value."""
-        found = self.held.get(id(value))
-        return () if found is None else found[1]
+        return self.held.get(id(value), (None, (), None))[1]
 
     def cell(self, value: object) -> Any:
         """The array element that this very object was read from, or None."""
-        found = self.held.get(id(value))
-        return None if found is None else found[2]
+        return self.held.get(id(value), (None, (), None))[2]
 
     def supposed(self, value: object) -> tuple[HostRead, ...]:
         """The readings with the same bytes as a value, an element of a list, or an array that is viewed; else ()."""
