@@ -32,7 +32,7 @@ def test_what_meets_a_range_is_what_a_plain_list_says(seed):
         wanted = sorted((m for m in alive if m.address < high and low < m.address + m.nbytes), key=lambda m: m.address)
         assert index.meeting(low, high) == wanted
         assert index.starts == sorted(index.entries)
-        assert all(index.live(m.address) is m for m in alive)
+        assert all(index.entries[m.address]() is m for m in alive)
 
 
 def test_what_has_gone_is_met_once():

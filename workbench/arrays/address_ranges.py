@@ -23,9 +23,6 @@ class AddressRanges(Generic[M]):
         self.entries: dict[int, weakref.ref[M]] = {}
         self.sweep_at, self.sweep_recent_at = 256, FEW
 
-    def live(self, address: int) -> M | None:
-        return self.entries[address]()
-
     def add(self, new: M) -> None:
         self.recent.append(weakref.ref(new))
         if len(self.recent) > self.sweep_recent_at:
@@ -52,13 +49,13 @@ class AddressRanges(Generic[M]):
         start = end = bisect.bisect_right(self.starts, low)
         found = []
         while start > 0:  # live ones never overlap: the first live one below decides
-            if (below := self.live(self.starts[start - 1])) is not None:
+            if (below := self.entries[self.starts[start - 1]]()) is not None:
                 found += [below] if below.address + below.nbytes > low else []
                 break
             start -= 1
         stale = self.starts[start:end]
         while end < len(self.starts) and self.starts[end] < high:
-            if (above := self.live(self.starts[end])) is not None:
+            if (above := self.entries[self.starts[end]]()) is not None:
                 found.append(above)
             else:
                 stale.append(self.starts[end])

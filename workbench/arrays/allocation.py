@@ -242,16 +242,13 @@ class Allocation:
     def note_origin(self, span: Span, run: object, live: bool) -> None:
         """Make `run` the origin of these bytes, written last by its tape; live=False (no gradient): they have none."""
         if self.origins is None:
-            if live:
-                own = span.weak()
-                self.origins = SpanIndex.alone((own, run), own)
+            self.origins = SpanIndex.alone((span.weak(), run), span.weak()) if live else None
             return
         for origin in self.origins.near(span):
             if span.contains(origin[0]):
                 self.origins.remove(origin)
         if live:
-            own = span.weak()
-            self.origins.put((own, run), own)
+            self.origins.put((span.weak(), run), span.weak())
 
     def _origins_now(self) -> SpanIndex[tuple[Span, Any]] | None:
         return self.origins.copy() if self.origins else None
@@ -288,8 +285,6 @@ class Allocation:
         """The span of the gradient memory that holds the gradient of `span`."""
         memory = self.gradient()
         k = self.grad_scale or 1
-        if k == 1:
-            return Span(memory, span.offset, span.shape, span.strides, span.itemsize)
         return Span(memory, span.offset * k, span.shape, tuple(s * k for s in span.strides), span.itemsize * k)
 
 
@@ -469,9 +464,7 @@ _ranges: dict[int, AddressRanges[Allocation]] = {}  # by the ordinal of the devi
 def _register(new: Allocation) -> None:
     if new.nbytes:
         with LOCK:
-            if (known := _ranges.get(new.device.ordinal)) is None:
-                known = _ranges[new.device.ordinal] = AddressRanges()
-            known.add(new)
+            _ranges.setdefault(new.device.ordinal, AddressRanges()).add(new)
 
 
 def allocation_at(address: int, nbytes: int, device: Device, owner: object = None) -> Allocation:

@@ -11,6 +11,7 @@ from typing import Any
 
 from ..device import XpArray
 from ..kernels.compile import thread_pool
+from ..kernels.compile.platform import ctypes
 from ..kernels.types import Scalar
 from .capture_log import NativeCall, block_of, row_of
 
@@ -64,7 +65,8 @@ class CallList:
         """Write new numbers into the blocks. `arguments`: per event its flat arguments."""
         for event, k, code, at in self.numbers:
             value = arguments[event][k]
-            thread_pool.write(at, struct.pack("=" + code, value) if code else value.tobytes())
+            data = struct.pack("=" + code, value) if code else value.tobytes()
+            ctypes.memmove(at, data, len(data))
 
     @cached_property
     def row(self) -> tuple[Any, int]:

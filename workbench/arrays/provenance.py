@@ -45,6 +45,6 @@ def source_of(span: Span, name: object) -> HostRead | None:
     return HostRead(span, name, tapes[-1][1], caller_where(), tapes)
 
 
-def united(groups: Iterable[tuple[HostRead, ...]]) -> tuple[HostRead, ...]:
-    """The distinct sources in order, at most `MOST`."""
-    return tuple(dict.fromkeys(s for group in groups for s in group))[:MOST]
+def united(groups: Iterable[tuple[HostRead, ...]], most: int | None = MOST) -> tuple[HostRead, ...]:
+    """The distinct sources in order, at most `most`; None: all."""
+    return tuple(dict.fromkeys(s for group in groups for s in group))[:most]

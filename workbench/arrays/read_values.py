@@ -10,14 +10,13 @@ from __future__ import annotations
 import math
 import weakref
 import zlib
-from collections.abc import Iterable
 from typing import Any
 
 import numpy as np
 
 from ..device import on_host
 from ..kernels.ops.functions import is_meant
-from .provenance import HostRead
+from .provenance import HostRead, united
 
 COUNTED = 1 << 16  # numbers, and arrays, that a tape remembers having given away
 FEW = 64  # elements of a list or array that count as numbers too
@@ -67,13 +66,11 @@ class ReadValues:
 
     def of(self, value: object) -> tuple[HostRead, ...]:
         """The sources of this very object; () for any other, also of the same value."""
-        found = self.held.get(id(value))
-        return () if found is None else found[1]
+        return self.held.get(id(value), (None, (), None))[1]
 
     def cell(self, value: object) -> Any:
         """The array element that this very object was read from, or None."""
-        found = self.held.get(id(value))
-        return None if found is None else found[2]
+        return self.held.get(id(value), (None, (), None))[2]
 
     def supposed(self, value: object) -> tuple[HostRead, ...]:
         """The readings with the same bytes as a value, an element of a list, or an array that is viewed; else ()."""
@@ -84,7 +81,7 @@ class ReadValues:
         if isinstance(value, list | tuple):
             if any(map(is_meant, value[:FEW])):
                 return ()
-            return _united(map(self.supposed, value[:FEW])) or self._array(value)
+            return united(map(self.supposed, value[:FEW]), None) or self._array(value)
         if not isinstance(value, np.ndarray):
             return ()
         return self._array(value) or (self.supposed(value.base) if isinstance(value.base, np.ndarray) else ())
@@ -124,7 +121,7 @@ class ReadValues:
             return ()
         known = self.contents.get((checksum(raw), raw.nbytes)) or tuple(s for s in self.readings if _holds(s, raw))
         elements = () if known or given.size > FEW else [self._number(v) for v in told]
-        return known or (_united(elements) if all(elements) else ())
+        return known or (united(elements, None) if all(elements) else ())
 
 
 def _put(table: dict, key: object, value: object, most: int = COUNTED) -> None:
@@ -166,7 +163,3 @@ def trivial(value: float) -> bool:
 
 def checksum(values: np.ndarray) -> int:
     return zlib.crc32(np.ascontiguousarray(values).view(np.uint8).data) if values.size else 0
-
-
-def _united(groups: Iterable[tuple[HostRead, ...]]) -> tuple[HostRead, ...]:
-    return tuple(dict.fromkeys(s for group in groups for s in group))

@@ -92,11 +92,11 @@ class Program:
     params: tuple[tuple[str, Type], ...]
     leaves: tuple[Leaf, ...]
     enable_backward: bool = True
-    reverses: dict[tuple[frozenset[str], Groups], Reverse] = field(default_factory=dict)
-    compiled: dict[tuple, Any] = field(default_factory=dict)
-    made: dict[tuple, Any] = field(default_factory=dict)
-    coming: dict[tuple, Future] = field(default_factory=dict)  # what is being compiled
-    plans: RecentlyUsed = field(default_factory=lambda: RecentlyUsed(MOST_PLANS))
+    reverses: dict[tuple[frozenset[str], Groups], Reverse] = field(init=False, default_factory=dict)
+    compiled: dict[tuple, Any] = field(init=False, default_factory=dict)
+    made: dict[tuple, Any] = field(init=False, default_factory=dict)
+    coming: dict[tuple, Future] = field(init=False, default_factory=dict)  # what is being compiled
+    plans: RecentlyUsed = field(init=False, default_factory=lambda: RecentlyUsed(MOST_PLANS))
     presence_tests: tuple[int, ...] = ()  # positions of arrays used as conditions: it holds for ones with elements
     kernel: Kernel | None = None  # whose reading it is; None for a function mapped over arrays
     lookups: Lookups = field(default_factory=Lookups)  # what it took from Python
@@ -110,23 +110,13 @@ class Program:
 
     def with_function(self, function: Function) -> Program:
         """The same reading, with another function that does what its own does."""
-        return Program(
-            self.name,
-            function,
-            self.params,
-            self.leaves,
-            self.enable_backward,
-            presence_tests=self.presence_tests,
-            kernel=self.kernel,
-            lookups=self.lookups,
-        )
+        return replace(self, function=function)
 
     def batched(self, names: frozenset[str]) -> Program:
         """The program, not a reading of its kernel, over a grid of one axis more, as have the arrays in `names`."""
-        made = self.with_function(batch.batched(self.function, names))
-        pairs = zip(self.leaves, made.function.params, strict=True)
-        made.leaves, made.kernel = tuple(replace(leaf, type=p.type) for leaf, p in pairs), None
-        return made
+        function = batch.batched(self.function, names)
+        pairs = zip(self.leaves, function.params, strict=True)
+        return replace(self, function=function, leaves=tuple(replace(f, type=p.type) for f, p in pairs), kernel=None)
 
     @property
     def floats(self) -> frozenset[str]:
@@ -289,9 +279,7 @@ def program(reading: Reading, name: str, enable_backward: bool = True) -> Progra
         at = ids.get(id)  # None for those of all objects, which no argument names
         flat.append(Leaf(p.name, p.type, at.arg if at else -1, (*(at.path if at else ()), field), None, handle))
     asked = tuple(k for k, leaf in enumerate(flat) if leaf.name in reading.presence_tests)
-    made = Program(name, function, tuple(reading.params), tuple(flat), enable_backward, presence_tests=asked)
-    made.lookups = reading.lookups
-    return made
+    return Program(name, function, tuple(reading.params), tuple(flat), enable_backward, asked, lookups=reading.lookups)
 
 
 @offers("adjoint c cuda enable_backward func ir key module overload resources source steps types")
@@ -392,9 +380,7 @@ class Kernel(Itself):
 
     def without(self, gaps: MissingArrays) -> Kernel:
         """This kernel for launches that leave out some arrays, the same one at every asking."""
-        if gaps == self.gaps:
-            return self
-        return self._form(gaps, self.types, gaps)
+        return self if gaps == self.gaps else self._form(gaps, self.types, gaps)
 
     def _form(self, key: tuple, types: dict[str, Type], gaps: MissingArrays) -> Kernel:
         if key not in self._overloads:
@@ -437,7 +423,7 @@ class Kernel(Itself):
     @property
     def c(self) -> show.Listing:
         """The C text of the kernel and its adjoint, for contiguous arrays that do not overlap."""
-        return self._text(gpu=False)
+        return show.Listing("\n\n".join(self._texts(gpu=False)))
 
     @property
     def cuda(self) -> show.Listing:
@@ -445,7 +431,7 @@ class Kernel(Itself):
 
         Fewer than 2**31 threads, and elements of each array, are taken for granted.
         """
-        return self._text(gpu=True)
+        return show.Listing("\n\n".join(self._texts(gpu=True)))
 
     @property
     def resources(self) -> dict[str, Resources]:
@@ -458,9 +444,6 @@ class Kernel(Itself):
 
         arch = nvrtc.current_architecture()
         return {n: r for text in self._texts(gpu=True) for n, r in nvrtc.resources(text, arch).items()}
-
-    def _text(self, gpu: bool) -> show.Listing:
-        return show.Listing("\n\n".join(self._texts(gpu)))
 
     def _texts(self, gpu: bool) -> list[str]:
         from .emit import cuda as emit_cuda
@@ -558,11 +541,7 @@ def _overloaded(fn: Callable, around: dict[str, Any]) -> Kernel:
 
 def generic_parameters(func: Callable) -> dict[str, Any]:
     """The parameters whose type the launch decides, and what is open of it: `Any`, `Float`, an Array of one ..."""
-    found = {}
-    for name, raw in func.__annotations__.items():
-        if name != "return" and is_open(raw):
-            found[name] = raw
-    return found
+    return {name: raw for name, raw in func.__annotations__.items() if name != "return" and is_open(raw)}
 
 
 # Options of Warp's kernels beside `enable_backward`; all but `name` and `module` change nothing here.

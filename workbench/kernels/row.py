@@ -95,7 +95,7 @@ class Singular:
 #                          the derivative is zero everywhere. Components of g that are exactly 0 count for nothing,
 #                          whatever the partial derivative is: what is made of g is multiplied by `times`, divided by
 #                          `over`, and goes through `passed(row, k)` of rows over components
-# tangent(ts, y, *args, attr?) -> tangent of the result (None: zero); ts holds None for arguments without a tangent.
+# tangent(ts, y, *args, attr?) -> tangent of the result (None: zero); ts holds None for arguments without one, not all.
 #                          Scalar and elementwise rows without one get it from the adjoint (see `diagonal`)
 # fills                    of a row with a `meaning` over components: the C function that writes those of the result,
 #                          from those of its one operand; of float32 the one with an f behind the name

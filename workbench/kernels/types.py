@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, field, fields
 from functools import cached_property, lru_cache
 from typing import Any, Self
@@ -584,17 +585,10 @@ def scalar_of(dtype) -> Scalar:
     """The scalar type that a user's name stands for: ours, Python's, or NumPy's."""
     if isinstance(dtype, Scalar):
         return dtype
-    try:
+    with suppress(KeyError, TypeError):
         return _PLAIN[dtype]
-    except (KeyError, TypeError):
-        pass
-    try:
-        name = np.dtype(dtype).name
-    except (TypeError, ValueError):
-        name = ""
-    for s in SCALARS:
-        if s.name == name:
-            return s
+    with suppress(KeyError, TypeError, ValueError):
+        return _PLAIN[np.dtype(dtype).newbyteorder("=")]
     error = TypeError(f"{dtype!r} is not a scalar type of the kernel language")
     error.slug = "dtype"  # type: ignore[attr-defined]  # in a kernel, the reader adds the line
     raise error
@@ -661,11 +655,8 @@ def transformation(dtype: object = Any) -> Any:
 def names() -> dict[str, Type]:
     """Every predefined composite name a user may write: vec3, vec3f, vec3d, vec3i, mat33, quatd, transform ..."""
     out: dict[str, Type] = {}
-    for s in SCALARS:
-        suffixes = [s.suffix] if s is not bool_ else []
-        if s is float32:
-            suffixes.append("f")
-        for suffix in suffixes:
+    for s in (s for s in SCALARS if s is not bool_):
+        for suffix in ("", "f") if s is float32 else (s.suffix,):
             for n in (2, 3, 4):
                 out[f"vec{n}{suffix}"] = vector(n, s)
                 if s.kind == "f":

@@ -144,7 +144,8 @@ def _divided(
     plan: Plan, main: Executable, form: LaunchForm, position: dict[str, int], ready: Callable[..., Executable]
 ) -> tuple[Executable, PullPlan | None]:
     """`main`, or the rest of it beside a pull where that pays, so that no two threads add to one cell."""
-    of, function = _belonging(main.function), main.function
+    function = main.function
+    of = {p.name: p.belongs_to for p in function.params}
     targets = {form.shapes.get(of[n]) for n in main.contested}  # one gather runs over the cells of all
     alike = len(targets) == 1 and None not in targets and len(form.dims) == function.rank
     if not alike or form.backend == "numpy" or not thresholds.large(math.prod(form.dims)) or form.groups:
@@ -155,11 +156,6 @@ def _divided(
     if pulled is None:
         return main, None
     return ready(pulled.rest), _pull(plan, pulled, position, form, ready)
-
-
-def _belonging(function: Function) -> dict[str, str]:
-    """{parameter: the kernel's parameter that it is, or is a companion of}."""
-    return {p.name: p.belongs_to for p in function.params}
 
 
 def _shadows(function: Function) -> dict[str, str]:
@@ -186,7 +182,7 @@ def _pull(
     form: LaunchForm,
     ready: Callable[..., Executable],
 ) -> PullPlan:
-    of, shadow = _belonging(pulled.pull), _shadows(pulled.pull)
+    of, shadow = {p.name: p.belongs_to for p in pulled.pull.params}, _shadows(pulled.pull)
     shape = form.shapes[of[pulled.targets[0]]]
     dims = tuple(min(n, d + h) for n, d, h in zip(shape, form.dims, pulled.high, strict=True))
     grid = dict(zip(pulled.grid, form.dims, strict=True))

@@ -139,11 +139,9 @@ def _argument(program: Program, leaf: Leaf, arg: object) -> Any:
     if isinstance(leaf.type, Array):
         if isinstance(arg, np.ndarray):
             arg = _shared(arg, leaf.type)
-        for wrap in ports.wrappers if not isinstance(arg, array) else ():
-            wrapped = wrap(arg, leaf.type)
-            if wrapped is not None:
-                arg = wrapped
-                break
+        if not isinstance(arg, array):
+            tensors = (wrap(arg, leaf.type) for wrap in ports.wrappers)
+            arg = next((a for a in tensors if a is not None), arg)
         _check_array(program, leaf, arg)
         return arg
     return _number(program, leaf, arg)

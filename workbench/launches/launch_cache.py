@@ -21,7 +21,7 @@ from ..device import DeviceLike
 from ..kernels.lru import RecentlyUsed
 from ..kernels.parameter_types import IndexedArray
 from ..kernels.program import MOST_PLANS, Kernel, Program
-from ..kernels.types import Array, Composite, Scalar, Small
+from ..kernels.types import Array, Composite, Scalar, Small, bool_
 from .arguments import exact_ints, held, is_one
 from .command import Command
 from .plan import GridLike, Plan, PlannedLaunch
@@ -105,13 +105,10 @@ class LaunchCache:
         self.count = len(program.params)
         self.arrays = program.array_positions
         self.all_arrays, self.structless = len(program.leaves) == len(self.arrays), program.structless
-        self.fixed = tuple([k for k in range(len(program.leaves)) if not (k in self.arrays or self._is_free(k))])
+        bools = {k for k, leaf in enumerate(program.leaves) if leaf.type is bool_}
+        self.fixed = tuple(sorted(bools.union(program.index_positions).difference(self.arrays)))
         self.known = RecentlyUsed(MOST_PLANS)  # key -> CachedLaunch
         self.latest: CachedLaunch | None = None
-
-    def _is_free(self, k: int) -> bool:
-        type: Any = self.program.leaves[k].type
-        return k not in self.program.index_positions and not (type.__class__ is Scalar and type.kind == "b")
 
     def key(self, dim: Any, given: Sequence[Any], device: DeviceLike, switches: int) -> tuple:
         """The key of everything a plan depends on. Raises TypeError or AttributeError for arguments of other kinds."""

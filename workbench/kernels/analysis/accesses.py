@@ -17,6 +17,7 @@ from ..types import Array, Composite, Scalar, is_int
 from .affine import (
     COMPARISONS,
     HOST_FUNCTIONS,
+    RULES,
     Affine,
     AffineGuard,
     Bounded,
@@ -24,7 +25,6 @@ from .affine import (
     computed,
     form_of,
     forms_in,
-    has_rule,
     limits_of,
     product,
     symbols_in,
@@ -159,7 +159,7 @@ class _AccessReader:
         return self.bounded.get(value) or Bounded(limits_of(value.type) if is_int(value.type) else _ANY)
 
     def integer(self, stmt: ir.Stmt, out: ir.Value) -> None:
-        if has_rule(stmt.row):
+        if stmt.row in RULES:
             self.bounded[out] = computed(stmt.row, tuple(map(self.interval, stmt.args)), limits_of(out.type))
         if stmt.row is memory.WRAP:
             index, extent = (self.form(a) for a in stmt.args)

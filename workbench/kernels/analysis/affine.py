@@ -10,6 +10,7 @@ from __future__ import annotations
 import itertools
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field
+from functools import partial
 from typing import Any
 
 from ..ops import Row, control, memory, scalar
@@ -165,7 +166,7 @@ def interval(value: Bounded, of_form: Callable[[Affine], Interval | None]) -> In
     for part in _parts(value):
         found = of_form(part.form) if part.form is not None else None
         if part.row is not None:
-            found = _RULES[part.row](*[known[a] for a in part.args])
+            found = RULES[part.row](*[known[a] for a in part.args])
         inside = found is not None and part.limits[0] <= found[0] and found[1] <= part.limits[1]
         known[part] = found if found is not None and inside else part.limits
     return known[value]
@@ -190,17 +191,14 @@ def _parts(value: Bounded) -> dict[Bounded, None]:
     return found
 
 
-def _corners(f: Callable[[int, int], int]) -> Callable[[Interval, Interval], Interval]:
+def _corners(f: Callable[[int, int], int], a: Interval, b: Interval) -> Interval:
     """The rule of a function that is largest and smallest at ends of its arguments."""
-
-    def rule(a: Interval, b: Interval) -> Interval:
-        found = list(itertools.starmap(f, itertools.product(a, b)))
-        return min(found), max(found)
-
-    return rule
+    found = list(itertools.starmap(f, itertools.product(a, b)))
+    return min(found), max(found)
 
 
-def _union(*parts: Interval) -> Interval:
+def union(*parts: Interval) -> Interval:
+    """The smallest interval that holds these."""
     return min(p[0] for p in parts), max(p[1] for p in parts)
 
 
@@ -210,25 +208,20 @@ def _pymod(a: Interval, b: Interval) -> Interval | None:
     return a if a[0] >= 0 and a[1] < b[0] else (0, b[1] - 1)
 
 
-_RULES: dict[Row, Callable[..., Interval | None]] = {
-    scalar.ADD: _corners(lambda x, y: x + y),
-    scalar.SUB: _corners(lambda x, y: x - y),
-    scalar.MUL: _corners(lambda x, y: x * y),
-    scalar.MIN: _corners(min),
-    scalar.MAX: _corners(max),
+RULES: dict[Row, Callable[..., Interval | None]] = {  # of the rows whose results have intervals
+    scalar.ADD: partial(_corners, lambda x, y: x + y),
+    scalar.SUB: partial(_corners, lambda x, y: x - y),
+    scalar.MUL: partial(_corners, lambda x, y: x * y),
+    scalar.MIN: partial(_corners, min),
+    scalar.MAX: partial(_corners, max),
     scalar.CLAMP: lambda x, low, high: (min(max(x[0], low[0]), high[0]), min(max(x[1], low[1]), high[1])),
-    scalar.FLOORDIV: lambda a, b: _corners(lambda x, y: x // y)(a, b) if b[0] > 0 else None,
+    scalar.FLOORDIV: lambda a, b: _corners(lambda x, y: x // y, a, b) if b[0] > 0 else None,
     scalar.PYMOD: _pymod,
     # As in C it has the sign of `a`.
     scalar.MOD: lambda a, b: None if b[0] <= 0 else (0 if a[0] >= 0 else 1 - b[1], 0 if a[1] <= 0 else b[1] - 1),
     scalar.CAST: lambda a: a,
-    scalar.WHERE: lambda c, a, b: _union(a, b),
-    control.IF: _union,
+    scalar.WHERE: lambda c, a, b: union(a, b),
+    control.IF: union,
     # A negative index counts from the end.
     memory.WRAP: lambda a, n: (min(a[0] + n[0], max(a[0], 0)), max(a[1], n[1] - 1)) if a[0] < 0 else a,
 }
-
-
-def has_rule(row: Row) -> bool:
-    """True for the rows whose results have intervals."""
-    return row in _RULES

@@ -173,11 +173,8 @@ class Hull:
         return value >= 0 if guard.op == "ge" else (value == 0) == (guard.op == "eq")
 
     def true_form(self, form: Affine, point: Point) -> bool:
-        for core, lo, hi in form.needs:
-            line = self.launch.line(core)
-            if line is None or not lo <= line.at(point) <= hi:
-                return False
-        return True
+        needs = [(self.launch.line(core), lo, hi) for core, lo, hi in form.needs]
+        return all(line is not None and lo <= line.at(point) <= hi for line, lo, hi in needs)
 
     def index(self, axis: int, point: Point) -> int | None:
         """The raw index in this thread."""

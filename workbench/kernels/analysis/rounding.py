@@ -24,8 +24,7 @@ def certain(function: Function, shared: frozenset[str] = frozenset()) -> bool:
 
 
 def _inexact(stmt: Stmt) -> bool:
-    scalars = [o.type.scalar for o in stmt.outs if isinstance(o.type, Composite)]
-    scalars += [o.type for o in stmt.outs if isinstance(o.type, Scalar)]
+    scalars = [o.type.scalar for o in stmt.outs if isinstance(o.type, Scalar | Composite)]
     floats = [t for t in scalars if is_float(t)]
     half = any(t.itemsize == 2 for t in floats)  # rounded once more, but for what is only handed on
     if stmt.row is scalar.CAST:

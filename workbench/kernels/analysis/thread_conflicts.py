@@ -7,14 +7,14 @@ than all that the smaller ones can sum to). A race is a concrete pair of threads
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from itertools import combinations
 from typing import NamedTuple
 
 from .. import ir
 from ..ops import memory
 from .accesses import accesses_of
-from .affine import Point, Symbol
+from .affine import Point, Symbol, union
 from .hulls import Hull
 from .launch_form import LaunchForm, Line
 
@@ -28,7 +28,7 @@ def private(function: ir.Function, name: str, launch: LaunchForm) -> bool:
     """
     hulls = [h for h in (Hull(a, launch) for a in accesses_of(function) if a.name == name) if not h.empty]
     axes = {("tid", k) for k in range(len(launch.dims))}
-    spread = {v: _union([h.box[v] for h in hulls]) for v in axes} if hulls else {}
+    spread = {v: union(*[h.box[v] for h in hulls]) for v in axes} if hulls else {}
     open_ = {v for v, (lo, hi) in spread.items() if hi > lo}
     positions = list(range(min((len(h.access.indices) for h in hulls), default=0)))
     while open_:
@@ -38,10 +38,6 @@ def private(function: ir.Function, name: str, launch: LaunchForm) -> bool:
             return False
         open_ -= told
     return True
-
-
-def _union(ranges: Sequence[tuple[int, int]]) -> tuple[int, int]:
-    return min(lo for lo, _ in ranges), max(hi for _, hi in ranges)
 
 
 def _told(hulls: list[Hull], axis: int, open_: set[Symbol], spread: dict[Symbol, tuple[int, int]]) -> set[Symbol]:
@@ -60,7 +56,7 @@ def _told(hulls: list[Hull], axis: int, open_: set[Symbol], spread: dict[Symbol,
         first = factors
         rest = Line({v: c for v, c in line.terms.items() if v not in spread}, line.constant + touched[0] - raw[0])
         rests.append(rest.hull(hull.box))
-    lo, hi = _union(rests)
+    lo, hi = union(*rests)
     digits, width = [], hi - lo
     for v, c in sorted((first or {}).items(), key=lambda term: abs(term[1])):
         if v in open_:

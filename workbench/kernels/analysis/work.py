@@ -11,7 +11,7 @@ from .. import ir
 from ..lru import once_for_each
 from ..ops import control, memory, scalar
 from ..row import Effect
-from ..types import Array, Scalar, is_float
+from ..types import Array, is_float
 from .launch_form import LaunchForm
 
 TURNS = 16  # of an unknown loop, as a rule
@@ -51,17 +51,13 @@ def _region(region: ir.Region) -> _Work:
             else:
                 own += inner.own
                 loops += inner.loops
-        own += _weight(s) * max([_size(v) for v in (*s.args, *s.outs)], default=1)
+        own += _weight(s) * max([getattr(v.type, "size", 1) for v in (*s.args, *s.outs)], default=1)
     return _Work(own, tuple(loops))
 
 
 def _weight(s: ir.Stmt) -> float:
     counting = s.outs and not isinstance(s.outs[0].type, Array) and not is_float(s.outs[0].type)
     return 0.25 if counting and s.row.cost == 1 and s.row.effect is Effect.PURE else s.row.cost
-
-
-def _size(value: ir.Value) -> int:
-    return 1 if isinstance(value.type, Scalar | Array) else getattr(value.type, "size", 1)
 
 
 def _turns(stmt: ir.Stmt, launch: LaunchForm, unknown: float) -> float:

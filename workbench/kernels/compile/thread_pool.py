@@ -69,11 +69,6 @@ def loss() -> ctypes.c_int:
     return ctypes.c_int.in_dll(_library(), "wb_loss")
 
 
-def write(address: int, data: bytes) -> None:
-    """Copy bytes to an address."""
-    ctypes.memmove(address, data, len(data))
-
-
 def replay():
     """wb_replay(calls, their number): a list of native calls, one after the other."""
     return _library().wb_replay

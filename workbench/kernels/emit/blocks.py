@@ -22,6 +22,7 @@ from ..row import Effect
 from ..types import Array, Composite, Type, is_float
 from .body import Body, nested
 from .c_names import type_name
+from .components import component
 from .signature import Variant
 
 _NAMES = (control.CONST, control.TID, control.DIM, rows.SHAPE, rows.COMPONENTS)
@@ -281,7 +282,7 @@ class _Writer:
                 self.keep(self.kept[v], v)
             for s, names in sums:
                 for k, name in enumerate(names):
-                    body.put(f"{name} += {_part(body.text(s.args[-1]), s.args[-1].type, k)};")
+                    body.put(f"{name} += {component(body.text(s.args[-1]), s.args[-1].type, k)};")
             self.pass_on(carried)
         for s, names in sums:
             self.add_sum(s, names)
@@ -325,7 +326,7 @@ class _Writer:
     def add_sum(self, s: Stmt, names: list[str]) -> None:
         m, indices, _ = self.body.target_of(s, 1)
         for k, name in enumerate(names):
-            self.body.put(f"{_part(self.body.place(m, indices), s.args[-1].type, k)} += {name};")
+            self.body.put(f"{component(self.body.place(m, indices), s.args[-1].type, k)} += {name};")
 
     # ---- values of all threads of the block
 
@@ -368,7 +369,7 @@ class _Writer:
 
     def keep(self, places: list[str], value: Value) -> None:
         for k, place in enumerate(places):
-            self.body.put(f"{place % self.lane} = {_part(self.body.text(value), value.type, k)};")
+            self.body.put(f"{place % self.lane} = {component(self.body.text(value), value.type, k)};")
 
     def pass_on(self, carried: list[tuple[Value, Value]]) -> None:
         for param, value in carried:
@@ -380,10 +381,6 @@ class _Writer:
         name = self.body.names.new(v.name or "t")
         self.body.texts[v] = name
         self.body.put(f"const {type_name(v.type)} {name} = {text};")
-
-
-def _part(text: str, type: Type, k: int) -> str:
-    return f"{text}.c[{k}]" if isinstance(type, Composite) else text
 
 
 def _lasting(form: ThreadStretches) -> set[Value]:

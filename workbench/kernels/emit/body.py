@@ -22,7 +22,7 @@ from ..ops import control, memory as mem, scalar, vectors
 from ..row import Row
 from ..types import Array, Composite, Scalar, Stack, Tile, Type, bool_
 from .c_names import CNames, literal, type_name, zero
-from .components import CHOSEN, Expr
+from .components import CHOSEN, Expr, component
 from .signature import BOUNDS, CLAIM, Signature, Variant, accesses, claims, conventions, logs
 from .tiles import TileText
 
@@ -219,7 +219,7 @@ class Body(TileText):
         self.declare(out[0], text)
 
     def _component_text(self, stmt: Stmt, types: list[Type], k: int | str) -> str:
-        texts = [f"{self.text(a)}.c[{k}]" if isinstance(a.type, Composite) else self.text(a) for a in stmt.args]
+        texts = [component(self.text(a), a.type, k) for a in stmt.args]
         scalars = [numeric(t).scalar for t in types]
         return self.scalar_text(stmt.row, scalars, numeric(stmt.outs[0]).scalar, texts, stmt.attr)
 
@@ -601,15 +601,9 @@ class Body(TileText):
             return f"%{flags}{'ll' * (kind in 'diuxXo')}{kind}"
 
         text, kinds = control.printed(stmt.attr[0], conversion)
-        parts = [p for a in stmt.args for p in self._printed(a)]
+        parts = [component(self.text(a), a.type, k) for a in stmt.args for k in range(numeric(a).size)]
         values = "".join(f", ({_PRINTED[k]})({p})" for k, p in zip(kinds, parts, strict=True))
         self.put(f"printf({_c_string(text)}{values});")
-
-    def _printed(self, value: Value) -> list[str]:
-        text = self.text(value)
-        if isinstance(value.type, Composite):
-            return [f"{text}.c[{k}]" for k in range(value.type.size)]
-        return [text]
 
 
 # How statements of these rows are written; those on a GPU are partly written otherwise.

@@ -122,6 +122,11 @@ class ThreadText:
             self.put(f"if ({inside}) {every}{self.text(out)}.c[{flat}] = {new};")
 
 
+def component(text: str, type: Type, k: int | str) -> str:
+    """The C expression of component k of a value; of a scalar the value itself."""
+    return f"{text}.c[{k}]" if isinstance(type, Composite) else text
+
+
 def _inside(text: str, type: Type, n: int) -> str:
     """C condition: the index names one of n places, counted from either end."""
     return f"wb_in({text}, {n})" if numeric(type).scalar.kind == "u" else f"({text} >= -{n} && {text} < {n})"

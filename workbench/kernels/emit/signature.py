@@ -90,7 +90,6 @@ def to_check(function: Function, inside: Container[Stmt]) -> frozenset[int]:
 
 def access_table(function: Function) -> tuple[AccessPlace, ...]:
     """The place of every access, by its access id."""
-    stmts = accesses(walk(function.body))
     return tuple(
         AccessPlace(
             s.where,
@@ -99,7 +98,7 @@ def access_table(function: Function) -> tuple[AccessPlace, ...]:
             tuple(i.stmt is not None and i.stmt.row is mem.WRAP for i in s.args[1:]),
             s.attr if s.row is control.ASSERT else None,
         )
-        for s in stmts
+        for s in accesses(walk(function.body))
     )
 
 

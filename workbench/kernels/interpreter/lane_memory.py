@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable
+from copy import copy
 from typing import Any, TypeAlias
 
 import numpy as np
@@ -52,9 +53,8 @@ class LaneArray:
 
     def components(self) -> LaneArray:
         """The same memory as an array of scalars."""
-        view = object.__new__(LaneArray)
-        view.param, view.use, view.name, view.views = self.param, self.use, self.name, []
-        view.ndim, view.inner = self.ndim + len(self.inner), ()
+        view = copy(self)
+        view.views, view.ndim, view.inner = [], self.ndim + len(self.inner), ()
         self.views.append(view)
         self.seen_by(view)
         return view

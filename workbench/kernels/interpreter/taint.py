@@ -89,7 +89,8 @@ class Taint:
         if stmt in self.starts:
             self.begin(*self.starts[stmt])
         elif row is c.IF:
-            self.join(stmt, values)
+            taken = stmt.regions[0 if values[stmt.args[0]] else 1]
+            self.over(stmt, stmt.args[0] in self, taken.results, values)
         elif row in _LOOPS:
             self.leave(stmt, values)
         elif row is c.CALL:
@@ -162,11 +163,6 @@ class Taint:
             self.mark(stmt.outs, [popped or stmt.args[0] in self.broken or self.control_tainted(stmt)])
 
     # ---- control flow
-
-    def join(self, stmt: Stmt, values: LiveValues) -> None:
-        condition = stmt.args[0]
-        lost, taken = condition in self, stmt.regions[0 if values[condition] else 1]
-        self.over(stmt, lost, taken.results, values)
 
     def over(self, stmt: Stmt, lost: bool, results: Sequence[Value], values: LiveValues) -> None:
         unsure = lost or self.control_tainted(stmt)

@@ -98,7 +98,8 @@ def moved_by_some(rule: Callable[..., Any]) -> Callable[..., Any]:
         made = rule(ts, y, *args, **attr)
         for t in ts:
             if t is not None and made is not None:
-                rest = rule([None if u is t else u for u in ts], y, *args, **attr)
+                others = [None if u is t else u for u in ts]
+                rest = rule(others, y, *args, **attr) if any(u is not None for u in others) else None
                 made = ROWS["where"](all_zero(t), zero(made) if rest is None else rest, made)
         return made
 
@@ -108,8 +109,7 @@ def moved_by_some(rule: Callable[..., Any]) -> Callable[..., Any]:
 def bilinear_tangent(name: str) -> Callable[..., Any]:
     def tangent(ts, y, a, b):
         product = ROWS[f"{name}_both"]
-        first = None if ts[0] is None else product(ts[0], b)
-        return plus(first, None if ts[1] is None else product(a, ts[1]))
+        return plus(None if ts[0] is None else product(ts[0], b), None if ts[1] is None else product(a, ts[1]))
 
     return tangent
 
@@ -204,8 +204,6 @@ def _dual_tangent(name: str) -> Callable[..., Any]:
     """Tangent by row `d_<name>`, which runs `expand` of the row on dual numbers."""
 
     def tangent(ts, y, *args):
-        if all(t is None for t in ts):
-            return None
         full = [zero(a) if t is None else t for t, a in zip(ts, args, strict=True)]
         return ROWS[f"d_{name}"](*args, *full)
 

@@ -14,7 +14,7 @@ from __future__ import annotations
 import itertools
 import math
 from collections.abc import Callable
-from functools import reduce
+from functools import partial, reduce
 from typing import Any
 
 import numpy as np
@@ -51,15 +51,11 @@ from .vectors import CONSTRUCT, DOT, EXTRACT, SCALE, cross_product, sum_of_produ
 SWEEPS = 6
 
 
-def _square(name: str, size: int, count: int) -> Callable[[Type], Type]:
-    """A matrix of this size over float32 or float64; the factors are `count` numbers."""
-
-    def rule(m: Type) -> Type:
-        if not isinstance(m, Matrix) or m.shape != (size, size) or m.scalar not in (float32, float64):
-            raise refuse(f"`{name}` takes a {size}x{size} matrix of float32 or float64, not {m}", slug="operand-type")
-        return vector(count, m.scalar)
-
-    return floating(name, rule)
+def _factors_type(name: str, size: int, count: int, m: Type) -> Type:
+    """Of a matrix of this size over float32 or float64; the factors are `count` numbers."""
+    if not isinstance(m, Matrix) or m.shape != (size, size) or m.scalar not in (float32, float64):
+        raise refuse(f"`{name}` takes a {size}x{size} matrix of float32 or float64, not {m}", slug="operand-type")
+    return vector(count, m.scalar)
 
 
 def _columns(m: list, n: int) -> list[list]:
@@ -295,8 +291,6 @@ def _adjoint_svd(g, y, m):
 
 
 def _tangent_svd(ts, y, m):
-    if ts[0] is None:
-        return None
     u, s, v = _factors(y, m, "MvM")
     p = MATMUL(MATMUL(TRANSPOSE(u), ts[0]), v)
     even, odd = APART(_both(p) * 0.5, _pair(p), s), TOGETHER(_twist(p) * 0.5, _pair(p), s)
@@ -338,7 +332,7 @@ row(
     type=floating("nearest_rotation", square("nearest_rotation", lambda t: t, (2, 3))),
     meaning=lambda m: svd_rotation(m),
     adjoint=nothing_of_zero(lambda g, y, m: (_turned(y, m, g),)),
-    tangent=moved_by_some(lambda ts, y, m: None if ts[0] is None else _turned(y, m, ts[0])),
+    tangent=moved_by_some(lambda ts, y, m: _turned(y, m, ts[0])),
     singular=Singular(
         lambda g, y, m: _no_turn(y, m),
         "the nearest rotation of a matrix of which two stretches are 0, or opposite, has no derivative: it jumps",
@@ -349,8 +343,6 @@ row(
 
 
 def _tangent_eig(ts, y, m):
-    if ts[0] is None:
-        return None
     q, d = _factors(y, m, "Mv")
     p = MATMUL(MATMUL(TRANSPOSE(q), _both(ts[0]) * 0.5), q)
     return JOIN(MATMUL(q, APART(p, _pair(p), d)), GET_DIAG(p), attr=kind(y))
@@ -363,8 +355,6 @@ def _adjoint_qr(g, y, m):
 
 
 def _tangent_qr(ts, y, m):
-    if ts[0] is None:
-        return None
     q, r = _factors(y, m, "MM")
     x = MATMUL(MATMUL(TRANSPOSE(q), ts[0]), INVERSE(r))
     turn = _twist(LOWER(x))
@@ -376,7 +366,7 @@ def _factor_row(
 ) -> Row:
     return row(
         f"{name}_factors",
-        type=_square(name, size, count),
+        type=floating(name, partial(_factors_type, name, size, count)),
         adjoint=nothing_of_zero(adjoint),
         tangent=moved_by_some(tangent),
         cost=256,

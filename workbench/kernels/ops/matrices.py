@@ -281,7 +281,7 @@ DETERMINANT = row(
     expand=_determinant,
     adjoint=lambda g, y, m: (TIMES(g, COFACTORS(m)),),
     exact=True,
-    tangent=lambda ts, y, m: None if ts[0] is None else ROWS["dot_both"](ts[0], COFACTORS(m)),
+    tangent=lambda ts, y, m: ROWS["dot_both"](ts[0], COFACTORS(m)),
 )
 INVERSE = row(
     "inverse",
@@ -290,7 +290,7 @@ INVERSE = row(
     adjoint=lambda g, y, m: (_flat_inverse(g, TRANSPOSE(y)),),
     exact=True,
     cost=8,
-    tangent=lambda ts, y, m: None if ts[0] is None else _flat_inverse(ts[0], y),
+    tangent=lambda ts, y, m: _flat_inverse(ts[0], y),
 )
 
 

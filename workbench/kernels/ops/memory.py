@@ -9,7 +9,7 @@ load(a, *i) -> element;  store(a, *i, v);  atomics(a, *i, v) -> the cell's old v
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -69,21 +69,18 @@ SHAPE = row("shape", type=_shape, facts="typed_by_attr cheap", cost=0)
 ACCUMULATE = row("accumulate", type=_store, effect=Effect.ACCUMULATES, update=ADD, adds=True, sign="+=")
 
 
-def _bits(name: str) -> Callable[..., Type]:
-    def rule(array: Type, *rest: Type) -> Type:
-        made = _atomic(array, *rest)
-        if not is_int(made):
-            raise refuse(f"`{name}` works on an array of integers, not {array}", slug="operand-type")
-        return made
-
-    return rule
+def _bits(name: str, array: Type, *rest: Type) -> Type:
+    made = _atomic(array, *rest)
+    if not is_int(made):
+        raise refuse(f"`{name}` works on an array of integers, not {array}", slug="operand-type")
+    return made
 
 
 def _changing(name: str, update: Row, becomes: str, of: str, c: str, sign: str = "", adds: bool = False) -> Row:
     """`becomes`: in words what happens to the cell; `of`: the type of its contents, T for any, I for an integer."""
     doc = f"{name}(a: array, *i: int, v: {of}) -> {of}: a[i] {becomes}, atomically; returns the old value."
     facts: dict[str, Any] = {"effect": Effect.ACCUMULATES, "exact": True, "adds": adds, "doc": doc}
-    return row(name, type=_bits(name) if of == "I" else _atomic, update=update, c=c, sign=sign, **facts)
+    return row(name, type=partial(_bits, name) if of == "I" else _atomic, update=update, c=c, sign=sign, **facts)
 
 
 def _updating(name: str, sign: str, update: Row, of: str = "I", adds: bool = False) -> Row:
@@ -117,6 +114,7 @@ MARK = row("mark", type=lambda: int64, effect=Effect.IO)
 ROLLBACK = row("rollback", type=lambda mark: None, effect=Effect.IO)
 
 ATOMICS = (ATOMIC_ADD, ATOMIC_SUB, ATOMIC_MIN, ATOMIC_MAX, ATOMIC_EXCH, ATOMIC_CAS, ATOMIC_AND, ATOMIC_OR, ATOMIC_XOR)
+CHANGES = (STORE, ACCUMULATE, *ATOMICS)  # what changes a cell, but for the private copy of a replay
 
 
 WRAP = row(

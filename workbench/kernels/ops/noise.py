@@ -111,8 +111,6 @@ def _adjoint_gradient(g, y, state, x, *periods):
 
 
 def _tangent_noise(ts, y, state, x, *periods):
-    if ts[1] is None:
-        return None
     slope = NOISE_GRADIENT(state, x, *periods)
     return ROWS["dot_both"](ts[1], slope) if isinstance(kind(x), Composite) else MOVES(ts[1], slope)
 

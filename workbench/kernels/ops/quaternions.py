@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from functools import partial
 from typing import Any
 
 from ..ir import numeric
@@ -47,15 +48,12 @@ QUAT_INVERSE = multilinear(
 )
 
 
-def _rotate_type(name: str) -> Callable[..., Type]:
-    def rule(q: Type, v: Type) -> Type:
-        q = wants(name, q, Quat, "a quaternion and a vec3")
-        if not isinstance(v, Vector) or v.length != 3:
-            raise refuse(f"`{name}` takes a quaternion and a vec3, not {v}", slug="operand-type")
-        scalars_agree(name, q, v)
-        return v
-
-    return rule
+def _rotate_type(name: str, q: Type, v: Type) -> Type:
+    q = wants(name, q, Quat, "a quaternion and a vec3")
+    if not isinstance(v, Vector) or v.length != 3:
+        raise refuse(f"`{name}` takes a quaternion and a vec3, not {v}", slug="operand-type")
+    scalars_agree(name, q, v)
+    return v
 
 
 def _rotate(q, v, sign: float) -> list:
@@ -97,7 +95,7 @@ def _adjoint_rotate(g: Operand, q: Operand, v: Operand, sign: float) -> Any:
 def _rotating(name: str, sign: float, back: str) -> Row:
     made = curved(
         name,
-        type=_rotate_type(name),
+        type=partial(_rotate_type, name),
         expand=lambda q, v, types, out: _rotate(q, v, sign),
         adjoint=lambda g, y, q, v: (_adjoint_rotate(g, q, v, sign), ROWS[f"{back}_1"](q, g)),
         exact=True,

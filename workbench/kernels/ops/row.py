@@ -100,9 +100,7 @@ def hosted(type: Type, value: Components) -> Any:
 
 def like(x: Operand, type: Type, value: Components = 0) -> Any:
     """A constant of `type` where `x` lives: in IR beside IR values, on the host beside numbers."""
-    if isinstance(x, ir.Value):
-        return constant(type, value)
-    return hosted(type, value)
+    return constant(type, value) if isinstance(x, ir.Value) else hosted(type, value)
 
 
 def zero(x: Operand) -> Any:

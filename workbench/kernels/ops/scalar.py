@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable
-from functools import reduce
+from functools import partial, reduce
 from typing import Any
 
 import numpy as np
@@ -23,11 +23,7 @@ from . import sines
 from .c_text import c_abs, c_cast, c_div, c_floordiv, c_lshift, c_pymod, c_rshift, c_small
 from .row import DOCS, ROWS, diagonal, plus, row, zero
 
-# ---- type rules
-
-
-def _shown(types: tuple[Type, ...]) -> str:
-    return " and ".join(str(t) for t in types)
+# ---- type rules, of operators or functions that messages name
 
 
 def same_type(name: str, types: tuple[Type, ...]) -> Numeric:
@@ -47,86 +43,63 @@ def same_type(name: str, types: tuple[Type, ...]) -> Numeric:
         else:
             hint = "operands of one type"
         raise refuse(
-            f"`{name}` takes operands of one type, got {_shown(types)}: nothing is converted silently",
+            f"`{name}` takes operands of one type, got {' and '.join(map(str, types))}: nothing is converted silently",
             slug="mixed-types",
             instead=hint,
         )
     return numeric(first)
 
 
-def _not_bool(name: str, type: Type) -> Type:
-    if isinstance(type, (Scalar, Composite)) and type.scalar is bool_:
-        raise refuse(f"`{name}` takes numbers, not {type}", slug="operand-type", instead="int(...)")
-    return type
-
-
-def _rule_numbers(name: str) -> Callable[..., Type]:
+def _numbers(name: str, *types: Type) -> Type:
     """Scalars or composites of one type, which is the result."""
-    return lambda *types: _not_bool(name, same_type(name, types))
+    first = same_type(name, types)
+    if first.scalar is bool_:
+        raise refuse(f"`{name}` takes numbers, not {first}", slug="operand-type", instead="int(...)")
+    return first
 
 
-def _rule_scalars(name: str) -> Callable[..., Type]:
-    def rule(*types: Type) -> Type:
-        first = same_type(name, types)
-        if not isinstance(first, Scalar):
-            raise refuse(f"`{name}` takes scalars, not {first}", slug="operand-type", instead="one call per component")
-        return _not_bool(name, first)
-
-    return rule
+def _scalars(name: str, *types: Type) -> Type:
+    first = _numbers(name, *types)
+    if not isinstance(first, Scalar):
+        raise refuse(f"`{name}` takes scalars, not {first}", slug="operand-type", instead="one call per component")
+    return first
 
 
-def rule_floats(name: str, composite: bool = False) -> Callable[..., Type]:
-    def rule(*types: Type) -> Type:
-        first = same_type(name, types)
-        if not is_float(first) or not (composite or isinstance(first, Scalar)):
-            instead = f"{name}(float(...))" if is_int(first) else ""
-            raise refuse(f"`{name}` takes floats, not {first}", slug="operand-type", instead=instead)
-        return first
-
-    return rule
+def floats(name: str, *types: Type, composite: bool = False) -> Type:
+    first = same_type(name, types)
+    if not is_float(first) or not (composite or isinstance(first, Scalar)):
+        instead = f"{name}(float(...))" if is_int(first) else ""
+        raise refuse(f"`{name}` takes floats, not {first}", slug="operand-type", instead=instead)
+    return first
 
 
-def _rule_compare(name: str, ordered: bool) -> Callable[..., Type]:
-    def rule(*types: Type) -> Type:
-        first = same_type(name, types)
-        if ordered and not isinstance(first, Scalar):
-            raise refuse(
-                f"`{name}` orders scalars, not {first}", slug="operand-type", instead="a comparison per component"
-            )
-        return bool_
-
-    return rule
+def _compared(name: str, *types: Type, ordered: bool = False) -> Type:
+    first = same_type(name, types)
+    if ordered and not isinstance(first, Scalar):
+        instead = "a comparison per component"
+        raise refuse(f"`{name}` orders scalars, not {first}", slug="operand-type", instead=instead)
+    return bool_
 
 
-def _rule_bools(name: str) -> Callable[..., Type]:
-    def rule(*types: Type) -> Type:
-        for t in types:
-            if t is not bool_:
-                raise refuse(f"`{name}` takes bools, not {t}", slug="operand-type", instead="a comparison, as x != 0")
-        return bool_
-
-    return rule
+def _bools(name: str, *types: Type) -> Type:
+    for t in types:
+        if t is not bool_:
+            raise refuse(f"`{name}` takes bools, not {t}", slug="operand-type", instead="a comparison, as x != 0")
+    return bool_
 
 
-def _rule_bits(name: str, bools: bool = True) -> Callable[..., Type]:
-    def rule(*types: Type) -> Type:
-        first = same_type(name, types)
-        scalar = first.scalar if isinstance(first, Composite) else first
-        if not (is_int(scalar) or (bools and scalar is bool_)):
-            raise refuse(f"`{name}` takes integers, not {first}", slug="operand-type", instead="int(...)")
-        return first
-
-    return rule
+def _whole(name: str, *types: Type, bools: bool = True) -> Type:
+    first = same_type(name, types)
+    if not (is_int(first.scalar) or (bools and first.scalar is bool_)):
+        raise refuse(f"`{name}` takes integers, not {first}", slug="operand-type", instead="int(...)")
+    return first
 
 
-def _rule_shift(name: str) -> Callable[..., Type]:
-    def rule(a: Type, count: Type) -> Type:
-        whole = all(isinstance(t, Scalar | Composite) and is_int(t.scalar) for t in (a, count))
-        if not whole or (isinstance(count, Composite) and count != a):
-            raise refuse(f"`{name}` takes integers, not {a} and {count}", slug="operand-type", instead="int(...)")
-        return a
-
-    return rule
+def _shifted(name: str, a: Type, count: Type) -> Type:
+    whole = all(isinstance(t, Scalar | Composite) and is_int(t.scalar) for t in (a, count))
+    if not whole or (isinstance(count, Composite) and count != a):
+        raise refuse(f"`{name}` takes integers, not {a} and {count}", slug="operand-type", instead="int(...)")
+    return a
 
 
 # ---- facts that rows share
@@ -139,7 +112,7 @@ _SINE: dict[str, Any] = {"library": (float64,), "cost": 8}
 
 def _of_numbers(name: str, **facts: Any) -> Row:
     """A row of numbers or composites of one type, which is the result, component by component."""
-    return row(name, type=_rule_numbers(facts.get("sign") or name), elementwise=True, **facts)
+    return row(name, type=partial(_numbers, facts.get("sign") or name), elementwise=True, **facts)
 
 
 # ---- choices between values, by which kinks are written
@@ -147,12 +120,12 @@ def _of_numbers(name: str, **facts: Any) -> Row:
 
 def _comparison(name: str, sign: str, meaning: Callable[..., Any], whole: Row | None = None) -> Row:
     """Of scalars; `whole` takes over for composites, which have no order."""
-    rule, c = _rule_compare(sign, ordered=whole is None), f"{{0}} {sign} {{1}}"
+    rule, c = partial(_compared, sign, ordered=whole is None), f"{{0}} {sign} {{1}}"
     return row(name, sign=sign, type=rule, meaning=meaning, c=c, whole=whole, facts="exact cheap vectorised")
 
 
 def _logical(name: str, sign: str, meaning: np.ufunc, c: str) -> Row:
-    return row(name, sign=sign, type=_rule_bools(sign.strip()), meaning=meaning, c=c, facts="exact cheap")
+    return row(name, sign=sign, type=partial(_bools, sign.strip()), meaning=meaning, c=c, facts="exact cheap")
 
 
 LT = _comparison("lt", "<", lambda a, b: a < b)
@@ -168,9 +141,9 @@ def _all_equal(a, b, types, out):
     return reduce(LOGICAL_AND, map(EQ, a, b))
 
 
-ALL_EQ = row("all_eq", type=_rule_compare("==", False), expand=_all_equal)
+ALL_EQ = row("all_eq", type=partial(_compared, "=="), expand=_all_equal)
 ALL_NE = row(
-    "any_ne", type=_rule_compare("!=", False), expand=lambda a, b, types, out: LOGICAL_NOT(_all_equal(a, b, types, out))
+    "any_ne", type=partial(_compared, "!="), expand=lambda a, b, types, out: LOGICAL_NOT(_all_equal(a, b, types, out))
 )
 EQ = _comparison("eq", "==", lambda a, b: a == b, ALL_EQ)
 NE = _comparison("ne", "!=", lambda a, b: a != b, ALL_NE)
@@ -338,7 +311,7 @@ MOVES = row(
 )
 OVER = row(
     "over",
-    type=_either(rule_floats("/", composite=True)),
+    type=_either(partial(floats, "/", composite=True)),
     facts="elementwise exact",
     shown=DIV,
     c="{0} == 0 ? 0 : {0} / {1}",
@@ -372,9 +345,9 @@ def _adjoint_mod(g, y, a, b):
     return g, NEG(TIMES(g, RINT(DIV(SUB(a, y), b)))) if is_float(kind(a)) else None
 
 
-FLOORDIV = row("floordiv", sign="//", type=_rule_scalars("//"), meaning=_floordiv, vectorised=True, c=c_floordiv)
+FLOORDIV = row("floordiv", sign="//", type=partial(_scalars, "//"), meaning=_floordiv, vectorised=True, c=c_floordiv)
 PYMOD = row(
-    "pymod", sign="%", type=_rule_scalars("%"), meaning=_pymod, vectorised=True, c=c_pymod, adjoint=_adjoint_mod
+    "pymod", sign="%", type=partial(_scalars, "%"), meaning=_pymod, vectorised=True, c=c_pymod, adjoint=_adjoint_mod
 )
 MOD = _of_numbers("mod", meaning=np.fmod, adjoint=_adjoint_mod, c=c_div("{0} % {1}", "0", "fmod{f}({0}, {1})"))
 
@@ -428,7 +401,7 @@ def _c_pow(types, x, p):
 
 POW = row(
     "pow",
-    type=rule_floats("pow"),
+    type=partial(floats, "pow"),
     meaning=_pow,
     vectorised=True,
     c=_c_pow,
@@ -465,7 +438,7 @@ def _adjoint_clamp(g, y, x, lo, hi):
 
 CLAMP = row(
     "clamp",
-    type=_rule_scalars("clamp"),
+    type=partial(_scalars, "clamp"),
     adjoint=_adjoint_clamp,
     exact=True,
     meaning=lambda x, lo, hi: np.where((hi < lo) | (hi < x), hi, np.where(x < lo, lo, x)),
@@ -485,7 +458,7 @@ SIGN = _of_numbers("sign", meaning=lambda x: np.where(x < 0, -1, 1), exact=True,
 def _indicator(name: str, sign: str, meaning: Callable[..., Any]) -> Row:
     doc = f"{name}(x: T) -> T: 1 where x {sign} 0, else 0."
     facts: dict[str, Any] = {"vectorised": True, "exact": True, "doc": doc}
-    return row(name, type=_rule_scalars(name), meaning=meaning, c=f"({{T}})({{0}} {sign} 0)", **facts)
+    return row(name, type=partial(_scalars, name), meaning=meaning, c=f"({{T}})({{0}} {sign} 0)", **facts)
 
 
 STEP = _indicator("step", "<", lambda x: x < 0)
@@ -493,7 +466,7 @@ NONZERO = _indicator("nonzero", "!=", lambda x: x != 0)
 
 DETACH = row(
     "detach",
-    type=rule_floats("detach", composite=True),
+    type=partial(floats, "detach", composite=True),
     meaning=lambda x: x,
     c="{0}",
     facts="cut elementwise exact moves cheap",
@@ -532,7 +505,7 @@ CAST = row(
     adjoint=lambda g, y, x, attr: (
         CAST(g, attr=numeric(x).scalar) if is_float(kind(x)) and attr.kind == "f" else None,
     ),
-    tangent=lambda ts, y, x, attr: None if ts[0] is None or attr.kind != "f" else CAST(ts[0], attr=attr),
+    tangent=lambda ts, y, x, attr: CAST(ts[0], attr=attr) if attr.kind == "f" else None,
 )
 
 # ---- bits
@@ -545,18 +518,20 @@ def _places(a, n):
 
 def _bits(name: str, sign: str, meaning: Callable[..., Any]) -> Row:
     return row(
-        name, sign=sign, type=_rule_bits(sign), elementwise=True, meaning=meaning, c=f"({{T}})({{0}} {sign} {{1}})"
+        name, sign=sign, type=partial(_whole, sign), elementwise=True, meaning=meaning, c=f"({{T}})({{0}} {sign} {{1}})"
     )
 
 
 BIT_AND = _bits("bit_and", "&", lambda a, b: a & b)
 BIT_OR = _bits("bit_or", "|", lambda a, b: a | b)
 BIT_XOR = _bits("bit_xor", "^", lambda a, b: a ^ b)
-INVERT = row("invert", sign="~", type=_rule_bits("~", bools=False), elementwise=True, meaning=np.invert, c="({T})~{0}")
+INVERT = row(
+    "invert", sign="~", type=partial(_whole, "~", bools=False), elementwise=True, meaning=np.invert, c="({T})~{0}"
+)
 
 
 def _shift(name: str, sign: str, c: Callable[..., str], meaning: Callable[..., Any]) -> Row:
-    return row(name, sign=sign, type=_rule_shift(sign), elementwise=True, c=c, meaning=meaning)
+    return row(name, sign=sign, type=partial(_shifted, sign), elementwise=True, c=c, meaning=meaning)
 
 
 LSHIFT = _shift("lshift", "<<", c_lshift, lambda a, n: a << _places(a, n))
@@ -576,7 +551,7 @@ def _function(
     facts = {"vectorised": True, **(facts if c else {**_LIBRARY, **facts})}
     return row(
         name,
-        type=rule_floats(name),
+        type=partial(floats, name),
         meaning=meaning,
         adjoint=adjoint,
         c=c or name + "{f}({0})",
@@ -701,7 +676,7 @@ CEIL = _function("ceil", np.ceil, **_INSTRUCTION)
 TRUNC = _function("trunc", np.trunc, **_INSTRUCTION)
 ROUND = _function("round", _round)
 RINT = row(
-    "rint", type=rule_floats("rint", composite=True), elementwise=True, meaning=np.rint, c="rint{f}({0})", cost=8
+    "rint", type=partial(floats, "rint", composite=True), elementwise=True, meaning=np.rint, c="rint{f}({0})", cost=8
 )
 FRAC = _function("frac", lambda x: x - np.trunc(x), lambda g, y, x: (g,), "{0} - trunc{f}({0})")
 
@@ -711,7 +686,8 @@ def _test(name: str, meaning: Callable[..., Any], c: str, every: bool) -> Row:
     joined = LOGICAL_AND if every else LOGICAL_OR
 
     def rule(x: Type) -> Type:
-        return (rule_floats(name, composite=True)(x), bool_)[1]
+        floats(name, x, composite=True)
+        return bool_
 
     whole = row(f"{name}_of", type=rule, expand=lambda parts, types, out: reduce(joined, [one(x) for x in parts]))
     one = row(name, type=rule, meaning=meaning, c=c, whole=whole)
@@ -736,7 +712,7 @@ def _adjoint_atan2(g, out, y, x):
 
 ATAN2 = row(
     "atan2",
-    type=rule_floats("atan2"),
+    type=partial(floats, "atan2"),
     meaning=np.arctan2,
     c="atan2{f}({0}, {1})",
     adjoint=_adjoint_atan2,
@@ -753,7 +729,7 @@ def _unit(x):
 
 COPYSIGN = row(
     "copysign",
-    type=rule_floats("copysign"),
+    type=partial(floats, "copysign"),
     meaning=np.copysign,
     c="copysign{f}({0}, {1})",
     exact=True,
@@ -798,7 +774,7 @@ def _even(x: np.floating | np.ndarray, attr: int) -> Any:
 
 EVEN = row(
     "even",
-    type=lambda x, attr: rule_floats("even")(x),
+    type=lambda x, attr: floats("even", x),
     facts="typed_by_attr exact cheap",
     meaning=_even,
     vectorised=True,

@@ -73,12 +73,8 @@ def describe(builtin: Callable[..., Any], name: str, doc: str) -> None:
     made = signature(doc)
     words = {p.name: p.annotation for p in made.parameters.values() if p.annotation is not p.empty}
     head = " ".join(words.values())
-    said = (
-        f"{letter} is {what}"
-        for letter, what in _LETTERS.items()
-        if letter in head.split() and f", {letter} " not in doc
-    )
-    legend = ", ".join(said)
+    letters = [letter for letter in _LETTERS if letter in head.split() and f", {letter} " not in doc]
+    legend = ", ".join(f"{letter} is {_LETTERS[letter]}" for letter in letters)
     set_as = object.__setattr__  # rows are frozen
     set_as(builtin, "__name__", name)
     set_as(builtin, "__doc__", documented(f"{doc}\n\n{legend}." if legend else doc, name))

@@ -4,10 +4,11 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable
+from functools import partial
 from typing import Any
 
 from .row import row
-from .scalar import EXP, TIMES, rule_floats
+from .scalar import EXP, TIMES, floats
 
 _HALF_ROOT_PI = 0.5 * math.sqrt(math.pi)
 
@@ -70,7 +71,7 @@ _ERFCINV = (
 def _row(name: str, value: Callable[[float], float], c: str, sign: float) -> Any:
     return row(
         name,
-        type=rule_floats(name),
+        type=partial(floats, name),
         meaning=lambda x: type(x)(value(float(x))),
         c=c,
         library=True,

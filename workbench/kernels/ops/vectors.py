@@ -303,7 +303,7 @@ def _extreme(name: str, better: Row, arg: Row) -> Row:
         type=one_type(name, Vector, "a vector", lambda t: t.scalar),
         expand=lambda v, types, out: reduce(lambda best, x: WHERE(better(x, best), x, best), v),
         adjoint=lambda g, y, v: (INSERT_AT(zero(v), arg(v), g),),
-        tangent=lambda ts, y, v: None if ts[0] is None else EXTRACT_AT(ts[0], arg(v)),
+        tangent=lambda ts, y, v: EXTRACT_AT(ts[0], arg(v)),
         exact=True,
     )
 
@@ -413,7 +413,7 @@ LENGTH_SQ = row(
     type=numbers("length_sq", _SCALAR_OF),
     expand=lambda v, types, out: sum_of_products(v, v),
     adjoint=lambda g, y, v: (TIMES(g, v + v),),
-    tangent=lambda ts, y, v: None if ts[0] is None else ROWS["dot_both"](ts[0], v + v),
+    tangent=lambda ts, y, v: ROWS["dot_both"](ts[0], v + v),
     exact=True,
 )
 ACROSS = curved(
@@ -436,7 +436,7 @@ LENGTH = row(
         "the slope of `length` at a zero vector is a convention: 0",
         "wb.norm_pseudo_huber(v, eps), which is smooth, or wb.length_sq(v)",
     ),
-    tangent=lambda ts, y, v: None if ts[0] is None else ROWS["dot_both"](ts[0], _direction(v, y)),
+    tangent=lambda ts, y, v: ROWS["dot_both"](ts[0], _direction(v, y)),
 )
 NORMALIZE = row(
     "normalize",
@@ -450,5 +450,5 @@ NORMALIZE = row(
     ),
     exact=True,
     cost=8,
-    tangent=lambda ts, y, v: None if ts[0] is None else _flat_normalize(ts[0], y, v),
+    tangent=lambda ts, y, v: _flat_normalize(ts[0], y, v),
 )

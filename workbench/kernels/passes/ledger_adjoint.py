@@ -85,7 +85,7 @@ class _Watch:
             self.builder.role = stmt.role
             with self.builder.at(stmt.where, stmt.of):
                 made = self.builder.repeat(stmt, [known[a] for a in stmt.args], known, inner)
-                if stmt.row in _CHANGES and root(stmt.args[0]).role is Role.SHADOW:
+                if stmt.row in mem.CHANGES and root(stmt.args[0]).role is Role.SHADOW:
                     self.watch(stmt, made)
 
     def watch(self, stmt: Stmt, made: Stmt) -> None:
@@ -109,7 +109,10 @@ class _Watch:
                 part = ROWS["neg"](part)
             if overwrites:
                 self.forget()
-                self.when(ROWS["ne"](part, constant(float64, 0.0)), lambda: self.append(site, part))
+                differs, some = ROWS["ne"](part, constant(float64, 0.0)), Region()
+                with self.builder.inside(some):
+                    self.append(site, part)
+                self.builder.append(c.IF, (differs,), (), (some, Region()))
             else:
                 self.append(site, part)
         self.builder.append(c.IF, (hit,), (), (inside, Region()))
@@ -175,14 +178,5 @@ class _Watch:
         bounds = (constant(int32, 0), sites, constant(int32, 1))
         self.builder.append(c.FOR, bounds, (), (body,), attr=c.Loop())
 
-    def when(self, condition: Value, then) -> None:
-        region = Region()
-        with self.builder.inside(region):
-            then()
-        self.builder.append(c.IF, (condition,), (), (region, Region()))
-
     def int64(self, value: int) -> Value:
         return constant(int64, value)
-
-
-_CHANGES = (mem.STORE, mem.ACCUMULATE, *mem.ATOMICS)

@@ -69,10 +69,7 @@ class Replay:
 
     def group(self, name: str) -> frozenset[str]:
         """The parameters that share memory with this one, and itself."""
-        for g in self.groups:
-            if name in g:
-                return g
-        return frozenset((name,))
+        return next((g for g in self.groups if name in g), frozenset((name,)))
 
     def zero(self, type: Type) -> Value:
         return constant(type, False if type is bool_ else 0)

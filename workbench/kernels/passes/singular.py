@@ -15,16 +15,14 @@ from collections.abc import Callable, Iterable, Sequence
 from functools import reduce
 from typing import Any
 
-import numpy as np
-
 from ..ir import Builder, Region, Role, Stmt, Value, root, walk
 from ..ops import control as c, memory as mem
 from ..ops.composite import all_zero
 from ..ops.row import ROWS, like, zero
 from ..ops.scalar import ATAN2, CBRT, JUMPING, POW, SQRT
-from ..ops.vectors import LENGTH, NORMALIZE
+from ..ops.vectors import LENGTH, NORMALIZE, components
 from ..row import Row
-from ..types import Composite, is_float
+from ..types import is_float
 
 LIMITS = (NORMALIZE, SQRT)
 NEAREST = 16  # statements that are looked at for a hidden slope
@@ -347,9 +345,7 @@ def in_branch(builder: Builder, needed: Value, write: Callable[[], Iterable[Valu
 
 def _any_zero(x: Value) -> Value:
     """True where a component is 0."""
-    shape = x.type.shape if isinstance(x.type, Composite) else None
-    parts = [x] if shape is None else [ROWS["extract"](x, attr=at) for at in np.ndindex(shape)]
-    return reduce(ROWS["logical_or"], [ROWS["eq"](p, zero(p)) for p in parts])
+    return reduce(ROWS["logical_or"], [ROWS["eq"](p, zero(p)) for p in components(x)])
 
 
 def _same(v: Value) -> set[Value]:

@@ -313,8 +313,7 @@ class Joint(_Tangent):
         parts = derived.row.expand(*args, types=[a.type for a in derived.args], out=out)
         if not isinstance(out, Composite):
             return parts
-        number = out.scalar
-        whole = [p if isinstance(p, Value) else constant(number, float(p)) for p in parts]
+        whole = [p if isinstance(p, Value) else constant(out.scalar, float(p)) for p in parts]
         return ROWS["construct"](*whole, attr=out)
 
     def repeat_store(self, stmt: Stmt, known: dict) -> None:

@@ -61,9 +61,6 @@ def working(function: Function, active: frozenset[str] | None, groups: Groups = 
         return _Working(simplify.forward(function, groups), active, groups).working()
 
 
-_CHANGES = (mem.STORE, mem.ACCUMULATE, *mem.ATOMICS)
-
-
 class _Working(Adjoint):
     def __init__(self, primal: Function, active: frozenset[str], groups: Groups):
         super().__init__(primal, active, groups)
@@ -80,11 +77,11 @@ class _Working(Adjoint):
             single = Region([], [stmt])
             before, depth = len(self.builder.region.body), len(self.turns)
             with self.builder.at(stmt.where, stmt):
-                if stmt.row not in _CHANGES:
+                if stmt.row not in mem.CHANGES:
                     self.mark(stmt, held, known)
             super().reverse(single, known, adjoints)
             del self.turns[depth:]
-            if stmt.row in _CHANGES:
+            if stmt.row in mem.CHANGES:
                 made = [s for s in self.builder.region.body[before:] if s.row is mem.LOAD]
                 loads = [s for s in made if root(s.args[0]).role is Role.SHADOW]
                 with self.builder.at(stmt.where, stmt):
