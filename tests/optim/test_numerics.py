@@ -143,7 +143,8 @@ def test_a_penalty_on_a_gradient_through_them_has_the_gradient_of_differences():
         return outer, total, x
 
     outer, total, x = run(LINE)
-    outer.backward(total)
+    with pytest.warns(UserWarning, match="was added to what backward"):
+        outer.backward(total)
     start = x.grad.numpy() - gradient(lambda x: N.irfft(N.rfft(N.scan(x) * N.sort(x)), n=7), [LINE])[2][0]
     found = [(run(LINE + h)[1].numpy()[0] - run(LINE - h)[1].numpy()[0]) / 2e-5 for h in 1e-5 * np.eye(7)]
     np.testing.assert_allclose(start, found, rtol=1e-5, atol=1e-6 * np.abs(found).max())
