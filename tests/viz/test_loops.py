@@ -215,3 +215,18 @@ def test_loops_one_after_the_other_are_loops_of_their_own() -> None:
         (EXTRA, 200),
         ("push, probe ×20, move ×50", 50),
     ]
+
+
+def test_the_same_program_run_again_behind_a_tape_adds_no_steps_to_it() -> None:
+    def run() -> wb.Tape:
+        with wb.Tape(keep="all") as tape:
+            X.fill_(1.0)
+            for _ in range(5):
+                one_step()
+        return tape
+
+    tape = run()
+    before = turns(tape)
+    again = run()
+    assert len(tape.events) > len(again.events)  # what the second run wrote is kept for the first
+    assert turns(tape) == before == ([1, 3, 5, 7, 9], 11, "step") == turns(again)

@@ -78,7 +78,7 @@ def turns(tape: Tape) -> tuple[list[int], int, str]:
     others have written behind the program is no step.
     """
     end = 1 + max((n for n, event in enumerate(tape.events) if event.kind.own), default=-1)
-    found = [fold for fold in folds(tape) if fold.last <= end]
+    found = folds(tape, end)
     loops = [fold for fold in found if fold.kind == "repeat"]
     if loops:
         loop = max(loops, key=lambda fold: fold.last - fold.first)
@@ -89,10 +89,10 @@ def turns(tape: Tape) -> tuple[list[int], int, str]:
     return list(range(end)), end, "event"
 
 
-def folds(tape: Tape) -> list[Fold]:
-    """All folds of a tape, outer before inner, at most `MOST`."""
+def folds(tape: Tape, end: int | None = None) -> list[Fold]:
+    """All folds of a tape, of its events up to `end`, outer before inner, at most `MOST`."""
     found: list[Fold] = []
-    _list(_scoped(tape.events, tape.scopes), -1, found)
+    _list(_scoped(tape.events[:end], [scope for scope in tape.scopes if end is None or scope.first < end]), -1, found)
     return found
 
 
@@ -110,7 +110,7 @@ def _scoped(events: Sequence[Event], scopes: Sequence[Scope]) -> list[_Token]:
         for n, (event, site) in enumerate(zip(events, _sites(events), strict=True))
     ]
     for scope in sorted(scopes, key=lambda one: one.first)[::-1]:  # stable: the inner one of two was opened last
-        last = len(events) if scope.last is None else scope.last
+        last = len(events) if scope.last is None else min(scope.last, len(events))
         a, b = (bisect_left(tokens, n, key=lambda token: token.first) for n in (scope.first, last))
         if inside := tokens[a:b]:
             tokens[a:b] = [_Token(("scope", scope.name), scope.name, scope.first, last, inside[0].site, "scope")]
