@@ -58,10 +58,15 @@ def springs(dtype: Any, **options: Any) -> tuple[Springs, wb.array, np.ndarray]:
     return Springs(c), wb.array(b, dtype=dtype, **options), np.linalg.solve(matrix(c.numpy().astype(float)), b)
 
 
+SOLVES = [pytest.param(getattr(linear, name), id=name) for name in ("cg", "cr", "bicgstab")]
+# the stand-in for CuPy makes no array of NumPy's, as the turns of gmres do
+SOLVES.append(pytest.param(linear.gmres, id="gmres", marks=pytest.mark.host_memory))
+
+
 @pytest.mark.parametrize("dtype", [wb.float32, wb.float64], ids=str)
 @pytest.mark.parametrize("restart", [None, 7])
 @pytest.mark.parametrize("near", [False, True])
-@pytest.mark.parametrize("solve", [linear.cg, linear.cr, linear.bicgstab, linear.gmres], ids=lambda f: f.__name__)
+@pytest.mark.parametrize("solve", SOLVES)
 def test_native_turns_are_those_of_python(solve, near, restart, dtype, backend):
     s, b, want = springs(dtype)
     M = linear.preconditioner(wb.array(matrix(s.c.numpy()), dtype=dtype)) if near else None
@@ -76,7 +81,7 @@ def test_native_turns_are_those_of_python(solve, near, restart, dtype, backend):
     assert abs(turns - again[0]) <= 1 and wanted == pytest.approx(again[2], rel=1e-5)
     np.testing.assert_allclose(x.numpy(), want, rtol=0, atol=30 * tol)
     np.testing.assert_allclose(x.numpy(), y.numpy(), rtol=0, atol=30 * tol)
-    assert calls == 1 or backend == "numpy"
+    assert calls == 1 or backend != "c"
 
 
 def test_vectors_and_their_scalars_are_one_system(backend):
@@ -103,7 +108,7 @@ def test_every_solve_sees_present_contents_and_present_arrays(backend):
             np.testing.assert_allclose(solver.operands[2].numpy(), want, atol=1e-10)
 
 
-@pytest.mark.parametrize("how", ["numpy", "view", "memory", "capture"])
+@pytest.mark.parametrize("how", ["numpy", pytest.param("view", marks=pytest.mark.host_memory), "memory", "capture"])
 def test_a_product_that_is_more_than_its_launches_is_made_by_python(how, backend):
     s, b, want = springs(wb.float64)
     half, between = wb.array([0.5], dtype=wb.float64), wb.zeros(N, dtype=wb.float64)

@@ -113,7 +113,6 @@ def test_products_with_the_hessian_are_those_of_differences(matrix, solve, twice
     np.testing.assert_allclose(whole @ RIGHT, wb.hvp(tape, loss, {p: RIGHT})[p], rtol=1e-9)
 
 
-@pytest.mark.host_memory  # the stand-in for CuPy refuses how products are probed
 def test_of_a_product_that_reads_what_has_changed_since_it_is_refused():
     tape, p, loss = run("products", L.cg, P)
     wb.hvp(tape, loss, {p: RIGHT})

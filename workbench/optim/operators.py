@@ -11,7 +11,7 @@ from typing import Any
 import numpy as np
 
 from ..arrays import allocation as memory, capture_log
-from ..arrays.array import array, read_values
+from ..arrays.array import array, on_device, read_values
 from ..arrays.creation import copy, zeros
 from ..arrays.dtypes import DTypeLike, dtype_of, scalar_in
 from ..arrays.workspace import gradient_dtype
@@ -204,7 +204,7 @@ class NativeProduct:
 def generic(b: array, step: int = 1640531527) -> XpArray:
     """A vector like b of numbers in (-1, 1) without a pattern that operators have: multiples of a step, modulo 2^32."""
     made = np.arange(1, b.size + 1, dtype=np.int32) * np.int32(step) / 2.0**31
-    return np.asarray(made, b.dtype.numpy, like=b.data)
+    return on_device(b, made.astype(b.dtype.numpy))
 
 
 def alike(a: XpArray, b: XpArray) -> bool:
@@ -366,7 +366,7 @@ class RecordedProduct:
 
         def back(v: XpArray) -> XpArray:
             seeds = {z.allocation: v.astype(gradient_dtype(z)).view(np.uint8)}
-            return np.asarray(value_of(x, probe.retrace(None, seeds=seeds)), v.dtype, like=v)
+            return on_device(x, value_of(x, probe.retrace(None, seeds=seeds)).astype(v.dtype))
 
         return back
 
