@@ -364,3 +364,42 @@ def test_unknowns_may_be_vectors():
         np.testing.assert_allclose(found[0][1][k], exact, rtol=1e-7)
     with pytest.raises(wb.LaunchError, match="float32 or float64"):
         wb.root(residual, wb.zeros(3, dtype=wb.float16), wb.zeros(3))
+
+
+@wb.kernel
+def along_a_line(x: wb.array[Any], p: wb.array[Any], r: wb.array[Any]):
+    t = x.dtype(0.3) * x[0] + x.dtype(0.7) * x[1] - p[0]
+    r[0] = x.dtype(0.3) * t
+    r[1] = x.dtype(0.7) * t
+
+
+@pytest.mark.parametrize("start", [[0.0, 0.0], [0.1, 0.9], [5.0, 3.1]])
+def test_one_of_many_roots_has_no_gradient_though_rounding_makes_its_matrix_regular(scalar, start):
+    p = wb.array([1.1], dtype=scalar, requires_grad=True)
+
+    def residual(x, p):
+        r = wb.zeros(2, dtype=scalar)
+        wb.launch(along_a_line, 1, [x, p, r])
+        return r
+
+    with wb.Tape(), pytest.raises(wb.GradientError) as refused:
+        wb.root(residual, wb.array(start, dtype=scalar), p)
+    assert refused.value.slug == "singular"
+
+
+def test_a_gutter_of_minima_is_refused_wherever_one_starts(scalar):
+    @wb.kernel
+    def gutter(x: wb.array[Any], p: wb.array[Any], e: wb.array[Any]):
+        t = x.dtype(0.3) * x[0] + x.dtype(0.7) * x[1] - p[0]
+        e[0] = t * t
+
+    def objective(x, p):
+        e = wb.zeros(1, dtype=scalar)
+        wb.launch(gutter, 1, [x, p], [e])
+        return e
+
+    p = wb.array([1.1], dtype=scalar, requires_grad=True)
+    for start in np.random.default_rng(1).normal(size=(8, 2)):
+        with pytest.raises(wb.GradientError) as refused:
+            wb.minimize(objective, wb.array(start, dtype=scalar), p)
+        assert refused.value.slug == "not-a-minimum"

@@ -31,6 +31,7 @@ from .jacobian import jacobian, value_and_grad
 LARGEST = 2000  # unknowns: their derivative is a dense matrix
 ORDERS = 2  # of derivatives that are exact
 HALVINGS = 12  # of a step that makes the residual larger
+SINGULAR = 10  # roundings of the largest singular value or eigenvalue of a matrix: a smaller one may be none
 Residual = Callable[..., array]
 
 
@@ -115,7 +116,7 @@ def _implicit(
             solution, slope = solved()
             copy(found, solution)
             if recorded:
-                matrix.assign(_inverse(slope).reshape(-1).astype(x.dtype.numpy))
+                matrix.assign(_inverse(slope, x).reshape(-1).astype(x.dtype.numpy))
 
     capture_log.do(solve)
     if not recorded:
@@ -128,12 +129,18 @@ def _implicit(
     return _like(guess, x)
 
 
-def _inverse(slope: np.ndarray) -> np.ndarray:
-    try:
-        return np.linalg.inv(slope)
-    except np.linalg.LinAlgError:
+def _inverse(slope: np.ndarray, x: array) -> np.ndarray:
+    """The inverse of a derivative by x. Raises GradientError [singular] unless it has one beyond rounding."""
+    sigma = np.linalg.svd(slope, compute_uv=False)
+    if not sigma.min(initial=np.inf) > _rounding(sigma, x):
         text = "root(): the derivative of the residual by x is singular at the solution."
-        raise GradientError(text, slug="singular", why="Nearby there are other solutions, or none.") from None
+        raise GradientError(text, slug="singular", why="Nearby there are other solutions, or none.")
+    return np.linalg.inv(slope)
+
+
+def _rounding(values: np.ndarray, x: array) -> float:
+    """The largest singular value or eigenvalue of a derivative by x that may be 0 beside these."""
+    return SINGULAR * float(np.finfo(x.dtype.numpy).eps) * abs(values).max(initial=0.0)
 
 
 @through
@@ -202,9 +209,9 @@ def minimize(objective: Residual, guess: array, *params: array, tol: float | Non
         if not np.isfinite([best.fun, *best.x]).all():
             raise _not_converged("minimize", maxiter, np.linalg.norm(best.jac))
         found, curvature = _newton("minimize", slope, x.assign(best.x), params, tol, maxiter)
-        least = np.linalg.eigvalsh(curvature)[0]
-        if not least > 0:
-            text = f"minimize(): the gradient is 0, but the Hessian has an eigenvalue of {least:.3g}."
+        bends = np.linalg.eigvalsh(curvature)
+        if not bends.min(initial=np.inf) > _rounding(bends, x):
+            text = f"minimize(): the gradient is 0, but the Hessian has an eigenvalue of {bends[0]:.3g}."
             why = "It is no minimum, or one of many beside each other."
             where = memory.caller_where()
             raise GradientError(text, slug="not-a-minimum", where=where, why=why, instead="another guess")

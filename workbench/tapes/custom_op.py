@@ -140,8 +140,7 @@ class OpCall:
                 if (is_float_memory(a) and tape.follows([a])) or (a.is_gradient and tape.meets_gradient(a, place)):
                     self.followed.add(owner)
                     tape.log.activate(a, event.label)
-            if needed.of(owner).last is not span:
-                needed.need(span, event, n)
+            needed.need(span, event, n)
         event.followed = bool(self.followed) and any(map(is_float_memory, self.outs))
         if needed.guarded:
             needed.check_left(event)
