@@ -350,3 +350,24 @@ def test_frozen_parameters_have_no_gradient():
     net[0].weight.requires_grad = True
     want = alone(net)
     np.testing.assert_allclose(s.grad.numpy(), want[1], rtol=1e-11)
+
+
+@pytest.mark.parametrize(
+    "function",
+    [
+        torch.no_grad()(lambda t: t * t),
+        lambda t: (t * t).detach(),
+        lambda t: torch.from_numpy(2.0 * t.detach().numpy()),
+    ],
+    ids=["no_grad", "detach", "numpy"],
+)
+def test_a_result_of_which_torch_has_no_graph_gives_no_silent_zero(function, backend):
+    op, x, loss = wb.interop.torch.op(function, "cut"), wb.array([0.3, 0.8], requires_grad=True), wb.zeros(1)
+    with wb.Tape() as tape:
+        y = op(x)
+        wb.utils.array_sum(y, out=loss)
+    with pytest.raises(wb.GradientError, match="no graph of a result of cut") as refused:
+        tape.backward(loss)
+    assert refused.value.slug == "custom-op"
+    tape.backward(grads={y: wb.zeros(2)})
+    assert x.grad.list() == [0.0, 0.0]

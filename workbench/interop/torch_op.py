@@ -85,7 +85,11 @@ class TorchOp(CustomOp):
 
         def pull(event: Event, seeds: Sequence[Any], wanted: Sequence[bool]) -> list[Any]:
             by = [k for k, want in enumerate(wanted) if want and tensors[k].requires_grad]
-            pairs = [(y, s) for y, s in zip(results, seeds, strict=True) if s is not None and y.requires_grad]
+            pairs = [(y, s) for y, s in zip(results, seeds, strict=True) if s is not None and s.any()]
+            if by and not all(y.requires_grad for y, _ in pairs):
+                text, instead = f"torch has no graph of a result of {event.label}.", "wb.detach(y), if it is a constant"
+                why = "It was made under no_grad(), by detach() or by NumPy."
+                raise GradientError(text, slug="custom-op", where=event.where, why=why, instead=instead)
             found: list[Any] = [None] * len(tensors)
             try:
                 adjoints = [torch.from_numpy(s).to(y).view(y.shape) for y, s in pairs]
