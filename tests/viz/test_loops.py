@@ -230,3 +230,11 @@ def test_the_same_program_run_again_behind_a_tape_adds_no_steps_to_it() -> None:
     again = run()
     assert len(tape.events) > len(again.events)  # what the second run wrote is kept for the first
     assert turns(tape) == before == ([1, 3, 5, 7, 9], 11, "step") == turns(again)
+
+
+def test_two_launches_on_one_line_are_one_step_before_and_after_somebody_asked_for_lines() -> None:
+    with wb.Tape() as tape:
+        for _ in range(4):
+            wb.launch(push, 2, [X]), wb.launch(move, 2, [X])
+    found = turns(tape)
+    assert [event.where.line for event in tape.events] and turns(tape) == found == ([0, 2, 4, 6], 8, "step")

@@ -124,9 +124,9 @@ def _sites(events: Iterable[Event]) -> Iterator[_Site]:
     files: dict[str, dict[int, Path]] = {}
     for event in events:
         place = event.place
-        code, at = place if isinstance(place, tuple) else (None, event.line)
+        code = place[0] if isinstance(place, tuple) else None  # until somebody asks for its text
         file = code.co_filename if code else getattr(place, "file", "")
-        key = id(code) if code else file, at
+        key = file, event.line
         if key not in known:
             if file not in files:
                 files[file] = paths(file)
@@ -218,19 +218,19 @@ def _weight(loop: Path, tokens: list[_Token], places: list[int], several: bool) 
 
 def _starts(tokens: Sequence[_Token], loop: Path) -> list[int]:
     """The places where a turn of a loop begins: the program has gone back, or taken the other arm of an `if`."""
-    found, at, seen, arms, made = list[int](), 0, set[Any](), dict[int, int](), Counter[_Site]()
+    found, at, seen, arms, made = list[int](), 0, set[Any](), dict[int, int](), Counter[Any]()
     for n, token in enumerate(tokens):
         site = token.site
         if site.loop != loop:
             continue
         again = site.place == at and not site.inner and token.key in seen
-        again |= site.calls is not None and made[site] == site.calls
+        again |= site.calls is not None and made[token.key] == site.calls
         if not found or site.place < at or again or any(arms.get(k, arm) != arm for k, arm in site.arms.items()):
             found.append(n)
             seen, arms, made = set(), {}, Counter()
         at = site.place
         seen.add(token.key)
-        made[site] += 1
+        made[token.key] += 1
         arms |= site.arms
     return found
 
