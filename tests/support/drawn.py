@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from workbench.viz.data.text import text_width
-from workbench.viz.picture.marks import Mark, Scene
+from workbench.viz.picture.svg import Mark, Scene
 
 
 def labels_of(scene: Scene) -> list[Mark]:

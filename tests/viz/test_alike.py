@@ -12,8 +12,7 @@ import workbench as wb
 from tests.support import view_samples as samples
 from workbench.viz.data import columns as columns_module
 from workbench.viz.data.columns import Columns, levels_of
-from workbench.viz.data.event_kinds import UniqueEvents
-from workbench.viz.data.excerpt import excerpt
+from workbench.viz.data.event_kinds import UniqueEvents, excerpt
 from workbench.viz.data.gather import Gather, gather
 from workbench.viz.data.lanes import cut_memory
 from workbench.viz.data.trace import Trace

@@ -23,8 +23,8 @@ from workbench.viz.data.marks import STATES
 from workbench.viz.data.snapshot import TapeMoments, frame_of, reduced
 from workbench.viz.live import view as view_module
 from workbench.viz.live.film import FILM
-from workbench.viz.live.film_view import ABOVE
 from workbench.viz.live.view import BUSY, SCRIPTS, Busy, View, module
+from workbench.viz.live.view_kinds import ABOVE
 
 pytest.importorskip("anywidget")
 

@@ -31,9 +31,8 @@ from workbench.viz.data.trace import (
     join_levels,
 )
 from workbench.viz.picture.figure import TapeFigure
-from workbench.viz.picture.marks import Mark, Scene
 from workbench.viz.picture.scene import Picture
-from workbench.viz.picture.svg import render
+from workbench.viz.picture.svg import Mark, Scene, render
 from workbench.viz.picture.table import event_rows
 from workbench.viz.picture.window import LEFT, PAGE, ROWS
 

@@ -12,7 +12,7 @@ import pytest
 import workbench as wb
 from tests.support import view_samples as samples
 from workbench.viz.data.envelope import ill_blocks
-from workbench.viz.data.excerpt import excerpt
+from workbench.viz.data.event_kinds import excerpt
 from workbench.viz.data.gather import Gather, gather, with_levels
 from workbench.viz.data.lanes import Adjoints, cut_memory, versions_of
 from workbench.viz.data.trace import fold_flags

@@ -12,8 +12,8 @@ from workbench.viz.data.against import compare
 from workbench.viz.inspect.ledger import ledger, ledgers
 from workbench.viz.inspect.microscope import microscope, microscopes
 from workbench.viz.live import offline
-from workbench.viz.live.against import AgainstView
 from workbench.viz.live.view import View
+from workbench.viz.live.view_kinds import AgainstView
 
 pytest.importorskip("anywidget")
 KINDS = "heat", "ledger", "microscope"

@@ -70,7 +70,7 @@ def explore(
     film: object = None,
 ) -> Any:
     """The live tape view; `wrong`, `against` and `findings` as in `show`. film: the film above the lanes."""
-    from .live.film_view import view_of
+    from .live.view_kinds import view_of
 
     return view_of(tape, wrong, against, findings, film)
 
@@ -86,6 +86,6 @@ def __getattr__(name: str) -> Any:
     """A name that needs widgets or launches, imported when first asked for: a page, and the questions of a lesson."""
     if name not in ("to_html", "predict", "seal", "exercise", "solution"):
         raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
-    from .live import exercise, offline, quiz
+    from .live import offline, quiz
 
-    return getattr(next(m for m in (offline, quiz, exercise) if hasattr(m, name)), name)
+    return getattr(offline if hasattr(offline, name) else quiz, name)

@@ -200,7 +200,7 @@ def jacobian_plot(
     >>> figure.axes[0].get_xlabel(), figure.axes[0].get_ylabel()
     ('x', 'y')
     """
-    from ..viz.picture.jacobian_chart import jacobian_chart
+    from ..viz.picture.chart import jacobian_chart
 
     if isinstance(kernel, Kernel) and inputs is None:
         raise LaunchError("jacobian_plot of a kernel without its inputs", slug="arguments", instead="inputs=[x]")

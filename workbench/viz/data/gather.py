@@ -13,6 +13,7 @@ import numpy as np
 
 from ...arrays.allocation import Allocation
 from ...arrays.array import array
+from ...arrays.grouping import grouped
 from ...arrays.span import Span
 from ...arrays.workspace import Workspace
 from ...derivatives.pitfalls import Wrong
@@ -21,14 +22,13 @@ from ...diagnose.walk_step import positions
 from ...display import ProgressBar
 from ...errors import GradientError, KernelError
 from ...kernels import ir
-from ...kernels.types import Scalar
+from ...kernels.types import Scalar, is_float
 from ...tapes.events import Event, KeptBytes
 from ...tapes.reverse import Observer, past_opaque
 from ...tapes.tape import Tape
 from .event_kinds import UniqueEvents
 from .loops import folds
-from .non_finite import non_finite_values
-from .snapshot import Retrace, SeedBytes
+from .snapshot import Retrace, SeedBytes, present
 from .trace import AdjointLevel, AllocationTrack, EventColumn, KeptRange, NameRange, Seed, TouchMark, Trace, ValueLevel
 
 PART = 1 << 16  # numbers that are made float64 at once
@@ -309,3 +309,42 @@ def scopes(tape: Tape) -> list[str]:
         last = len(found) if scope.last is None else scope.last
         found[scope.first : last] = [scope.name] * (last - scope.first)
     return found
+
+
+# ---- what is not finite
+
+_Part = tuple[Allocation, int, int, int, np.ndarray]  # memory, its bytes, a moment, and the numbers there
+
+
+def non_finite_values(tape: Tape) -> list[ValueLevel]:
+    """The ranges known to hold NaN or infinity, each with the moment before which they did."""
+    found = []
+    for a, low, high, moment, numbers in _parts(tape):
+        if not np.isfinite(numbers).all():
+            nan, inf = np.isnan(numbers), np.isinf(numbers)
+            share = float((nan | inf).mean())
+            found.append(ValueLevel(str(a), low, high, moment, bool(nan.any()), bool(inf.any()), share))
+    return found
+
+
+def _parts(tape: Tape) -> Iterator[_Part]:
+    dtypes = _dtypes(tape)
+    for n, event in enumerate(tape.events):
+        for kept in event.kept:
+            dtype = dtypes.get(kept.span.allocation)
+            if dtype is not None:
+                data = np.ascontiguousarray(on_host(kept.data)).view(np.uint8).reshape(-1)
+                if data.size and data.size % dtype.itemsize == 0:
+                    yield kept.span.allocation, *kept.span.hull(), n, data.view(dtype)
+    for a, dtype in dtypes.items():
+        data, known, _ = present(tape, a)
+        size = len(data) // dtype.itemsize * dtype.itemsize
+        if size and known.all():
+            yield a, 0, size, len(tape.events), data[:size].view(dtype)
+
+
+def _dtypes(tape: Tape) -> dict[Allocation, np.dtype]:
+    """The dtype of each memory that holds floats only."""
+    types = ((x.allocation, x.dtype) for x in tape.arrays.values())
+    found = grouped((a, getattr(dtype, "scalar", None) if is_float(dtype) else None) for a, dtype in types)
+    return {a: np.dtype(first.numpy) for a, (first, *more) in found.items() if first is not None and {*more} <= {first}}

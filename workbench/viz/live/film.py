@@ -16,14 +16,12 @@ import traitlets
 from ...display import png
 from ...errors import LaunchError
 from ...tapes.tape import Tape
-from ..data.film import FilmReel, FilmTrack, arrow_scale, bounds, largest, reel
-from ..data.film_against import lay_beside
+from ..data.film import FilmReel, FilmTrack, arrow_scale, bounds, largest, lay_beside, reel
 from ..data.film_choice import choose
 from ..picture.svg import data_uri, quoted
-from .saved import SIZE, Saved
+from .saved import SIZE, Saved, Widget
 from .view import cells, html_page, module, reply, style
 from .what_if import WhatIf
-from .widget import Widget
 
 STAGE = ("camera.js", *(f"film_{part}.js" for part in "frames paint bar seed what_if stage".split()))
 FILM = ("elements.js", "ask.js", "late_messages.js", *STAGE, "film.js")

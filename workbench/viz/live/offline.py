@@ -30,8 +30,8 @@ from ..data.snapshot import frame_of, full_shape
 from ..inspect.ledger import ledgers
 from ..inspect.ledger_table import Ledger
 from ..inspect.microscope import ThreadIndex, microscopes
-from .film_view import FilmView, view_of
 from .view import SOON, View, html_page, module, style
+from .view_kinds import FilmView, view_of
 
 CELLS = 48  # ledgers that are stored where nobody chooses
 RUNS = 800  # adjoints that are run again for them

@@ -7,8 +7,12 @@ is an output before that of the widget, and its style sheet hides it as soon as 
 from __future__ import annotations
 
 import json
+import uuid
 from collections.abc import Mapping
 from typing import Any
+
+import anywidget
+import traitlets
 
 SIZE = 280_000  # bytes that a still picture adds to a notebook
 MOST = 1 << 25  # bytes of answers that are remembered
@@ -41,6 +45,16 @@ class Answers:
         self.size += sum(map(len, found[1])) + 500
         while self.size > MOST:
             self.size -= sum(map(len, self.known.pop(next(iter(self.known)))[1])) + 500
+
+
+class Widget(anywidget.AnyWidget):
+    """comm_id  the name of its connection, by which the page finds its own model: see `late_messages.js`."""
+
+    comm_id = traitlets.Unicode("").tag(sync=True)
+
+    def __init__(self, **values: Any):
+        own = uuid.uuid4().hex
+        super().__init__(model_id=own, comm_id=own, **values)
 
 
 class Saved:

@@ -33,21 +33,19 @@ from ...kernels.types import Struct
 from ...tapes.events import Event
 from ...tapes.tape import Tape
 from ..data.columns import Columns
-from ..data.excerpt import excerpt
+from ..data.event_kinds import excerpt
 from ..data.gather import Gather, Levels, no_collector, with_levels
 from ..data.headline import PATIENT, SOON, Verdict, followed, telling_threads, verdict
 from ..data.marks import THEMES
 from ..data.snapshot import Retrace, SeedBytes, TapeMoments, frame_of, full_shape, known_picture, seed_bytes
 from ..data.text import clean, clean_lines, json_number
 from ..inspect.cell import cell_of
-from ..inspect.kept_run import KeptRun
 from ..inspect.ledger import ledger
 from ..inspect.ledger_table import Contribution, Ledger
-from ..inspect.microscope import ThreadIndex, microscope
+from ..inspect.microscope import KeptRun, ThreadIndex, microscope
 from ..picture.figure import TapeFigure
 from ..picture.svg import quoted
-from .saved import SIZE, Answers, Saved
-from .widget import Widget
+from .saved import SIZE, Answers, Saved, Widget
 
 PATIENCE = 0.05  # seconds that an answer waits for the lock
 SHORT = 100  # events up to which the still picture waits for the verdict

@@ -16,9 +16,8 @@ from ..data.headline import Verdict, adjoint_range
 from ..data.marks import LIGHT
 from ..data.text import clean_lines, sentence, text_width
 from ..data.trace import Trace
-from .marks import Scene
 from .scene import Picture
-from .svg import THEMES, data_uri, quoted, render
+from .svg import THEMES, Scene, data_uri, quoted, render
 from .table import ROW_LIMIT, Row, event_rows, html_table, table
 from .window import MARK_BUDGET
 

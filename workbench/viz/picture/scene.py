@@ -16,7 +16,7 @@ from ..data.columns import Columns, levels_of, scale_of_levels
 from ..data.marks import LEGEND, WEDGE, odd
 from ..data.text import BADGES, ODD, apart, clean, fit, fit_middle, sentence, text_width
 from ..data.trace import Trace, event_flags, fold_flags, within_memory
-from .marks import Scene
+from .svg import Scene
 from .tracks import Sides, Tracks
 from .window import ALONG, LEFT, MARGIN, MARK_BUDGET, PAGE, PITCH_MAX, RIGHT, TimeColumn, group_name, windows_of
 

@@ -1,4 +1,6 @@
-"""Marks -> SVG text: valid XML that needs no fonts, no scripts and no page around it.
+"""A picture as a list of marks, and these as SVG text: XML that needs no fonts, no scripts and no page around it.
+
+Marks are plain data. Each has a stable id, a class (its look) and a box. No tooltips: an image shows none.
 
 Colours are written out per class (no CSS variables), so that programs other than browsers draw them too. The
 theme `auto` holds both sets and lets `prefers-color-scheme` choose: an embedded image cannot see the page's CSS.
@@ -9,13 +11,68 @@ from __future__ import annotations
 import base64
 import re
 from collections.abc import Mapping
-from dataclasses import replace
+from dataclasses import dataclass, field, replace
 from html import escape
 from pathlib import Path
+from typing import TypedDict, Unpack
 
 from ..data.marks import DARK, LIGHT
 from ..data.text import clean_lines
-from .marks import Mark, Scene
+
+
+@dataclass(frozen=True, slots=True)
+class Mark:
+    """One thing to draw. A label's (x, y) is its anchor on the baseline; `box()` gives the area it covers."""
+
+    kind: str
+    id: str
+    cls: str
+    x: float = 0.0
+    y: float = 0.0
+    w: float = 0.0
+    h: float = 0.0
+    text: str = ""
+    path: str = ""
+    size: float = 0.0
+    radius: float = 0.0
+    opacity: float = 1.0
+    anchor: str = "start"
+    mono: bool = False
+    turned: bool = False
+
+
+class LabelLook(TypedDict, total=False):
+    """The fields of a label besides its place, its text and the size of that."""
+
+    anchor: str
+    mono: bool
+    turned: bool
+
+
+class MarkLook(LabelLook, total=False):
+    """The fields of a mark besides its place."""
+
+    text: str
+    path: str
+    size: float
+    radius: float
+    opacity: float
+
+
+@dataclass
+class Scene:
+    width: float
+    height: float
+    sentence: str
+    marks: list[Mark] = field(default_factory=list)
+
+    def add(self, kind: str, id: str, cls: str, *place: float, **look: Unpack[MarkLook]) -> None:
+        x, y, w, h = (round(value, 2) for value in (*place, 0.0, 0.0, 0.0, 0.0)[:4])
+        self.marks.append(Mark(kind, id, cls, x, y, w, h, **look))
+
+    def label(self, id: str, cls: str, x: float, y: float, text: str, size: float, **look: Unpack[LabelLook]) -> None:
+        self.add("label", id, cls, x, y, text=text, size=size, **look)
+
 
 THEMES = ("auto", "light", "dark")
 SANS = "system-ui,-apple-system,'Segoe UI',sans-serif"

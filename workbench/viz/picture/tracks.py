@@ -22,7 +22,7 @@ from ..data.marks import LOOKS, STATES, Strip, odd, strip_marks, value_marks
 from ..data.rows import INDENT, LINE, PictureRow
 from ..data.text import clean, text_width
 from ..data.trace import AllocationTrack
-from .marks import Scene
+from .svg import Scene
 from .window import LANE_BUDGET, LEFT, MARGIN, TimeColumn, TimeWindow
 
 THIN = 1.5  # width of a thin column in a strip at least

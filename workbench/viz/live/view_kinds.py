@@ -1,7 +1,8 @@
-"""The live view of two passes: `tape.explore(against=...)`. The other one is outline; panels are about this one.
+"""Live views of two passes (`tape.explore(against=...)`), and with a film above the lanes.
 
-Columns that only the other tape has stand between those of this one, so a column is not always the event of its number:
-`column_of` and `event_of` go from one to the other, and only what crosses to the page does.
+Of two passes the other one is outline; panels are about this one. Columns that only the other tape has stand between
+those of this one, so a column is not always the event of its number: `column_of` and `event_of` go from one to the
+other, and only what crosses to the page does. A film and its lanes have one cursor, and one choice.
 """
 
 from __future__ import annotations
@@ -11,15 +12,21 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 import numpy as np
+import traitlets
 
+from ...derivatives.pitfalls import Wrong
 from ...diagnose import Finding
-from ..data.against import Parting, PassComparison
+from ...errors import LaunchError
+from ...tapes.tape import Tape
+from ..data.against import Against, Parting, PassComparison, compare
 from ..data.columns import Columns, levels_of, scale_of_levels
 from ..data.headline import Verdict, verdict
 from ..data.text import clean
 from ..picture.figure import TapeFigure
+from .film import STAGE, film_reel, packed
 from .saved import SIZE
-from .view import View
+from .view import SCRIPTS, View, module, quiet_memory, style
+from .what_if import WhatIf
 
 TOLD = 2000  # columns whose differences the table has
 
@@ -107,3 +114,45 @@ class AgainstView(View):
             return super()._verdict(limit)
         runs, self.made.runs = self.made.runs, None
         return verdict(self.tape, other, runs=runs)
+
+
+ABOVE = (*SCRIPTS[:-1], *STAGE, "film_above.js", SCRIPTS[-1])
+
+
+class FilmView(View):
+    """The live view of a tape, with its film: `film` is True, points, or the arguments of `Tape.film` by name."""
+
+    scripts, styles, buffers = ABOVE, (*View.styles, "film.css"), ("film_data",)
+    _esm = module(*ABOVE)
+    _css = style(*styles)
+    film_meta = traitlets.Dict().tag(sync=True)
+    film_data = traitlets.Bytes().tag(sync=True)
+
+    def __init__(self, tape: Tape, film: object, findings: Sequence[Finding] = ()):
+        given = {} if film is True else film if isinstance(film, Mapping) else {"points": film}
+        made = film_reel(tape, given)
+        super().__init__(tape, None, findings)
+        self.what_if, (meta, data) = WhatIf(made, lambda: self.trust), packed(made)
+        numbers = {role: [self.number_of(t.arrays[k]) for k in t.places] for role, t in made.tracks.items()}
+        self.film_data = data
+        self.film_meta = {**meta, "arrays": numbers, "what_if": self.what_if.meta}
+
+    def answer(self, content: Mapping[str, Any]) -> tuple[Any, list[bytes]]:
+        """`View.answer`, and what if."""
+        if content["ask"] != "what_if":
+            return super().answer(content)
+        with quiet_memory():
+            found = self.what_if.answer(content)
+            if "pulls" in content:
+                self.show_seeds(self.what_if.seeds, found[0]["note"])
+            return found
+
+
+def view_of(tape: Tape, wrong: Wrong | None, against: Against, findings: Sequence[Finding], film: object) -> View:
+    """The live view of a tape, of two passes over each other, or with its film. Raises LaunchError for both at once."""
+    if film and against is not None:
+        text = "a film over another pass cannot be drawn: it shows one."
+        raise LaunchError(text, slug="film-layer", instead="tape.explore(film=True), and tape.explore(against=other)")
+    if film:
+        return FilmView(tape, film, findings)
+    return View(tape, wrong, findings) if against is None else AgainstView(compare(tape, wrong, against), findings)
