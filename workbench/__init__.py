@@ -175,9 +175,9 @@ for _room, _names in {
     "tile_bvh_query_ray tile_bvh_query_next tile_mesh_query_aabb tile_mesh_query_aabb_next bvh_query_aabb_tiled "
     "bvh_query_ray_tiled bvh_query_next_tiled mesh_query_aabb_tiled mesh_query_aabb_next_tiled",
     "warp.names.streams": "Stream Event ScopedStream get_stream set_stream record_event "
-    "synchronize_device synchronize_stream synchronize_event get_event_elapsed_time",
-    "warp.names.timer": "ScopedTimer LOG_DEBUG LOG_INFO LOG_WARNING LOG_ERROR TIMING_KERNEL TIMING_KERNEL_BUILTIN "
-    "TIMING_MEMCPY TIMING_MEMSET TIMING_GRAPH TIMING_ALL",
+    "synchronize_device synchronize_stream synchronize_event get_event_elapsed_time "
+    "ScopedTimer LOG_DEBUG LOG_INFO LOG_WARNING LOG_ERROR TIMING_KERNEL TIMING_KERNEL_BUILTIN TIMING_MEMCPY "
+    "TIMING_MEMSET TIMING_GRAPH TIMING_ALL",
     "warp.names.idle": "is_mempool_supported is_mempool_enabled is_mempool_access_supported "
     "is_mempool_access_enabled is_peer_access_supported is_peer_access_enabled set_mempool_enabled "
     "set_mempool_access_enabled set_peer_access_enabled wait_event wait_stream clear_kernel_cache clear_lto_cache "

@@ -18,7 +18,7 @@ import numpy as np
 
 import workbench as wb
 from tests.fuzz.stencils import F, Maker, Stencil
-from workbench.launches import private_sums, thresholds
+from workbench.launches import executable, thresholds
 
 LAYOUTS = ("plain", "negative", "transposed", "wide", "views", "one memory")
 
@@ -193,7 +193,7 @@ def settings(seed: int, backend: str, split: bool = True) -> None:
     wb.config.check_bounds = seed % 5 == 0
     for limit in ("PARALLEL_FROM", "PULL_FROM"):
         setattr(thresholds, limit, 1 if split else 1 << 40)
-    private_sums.WORTH = 1e9 if seed % 2 else 0
+    executable.WORTH = 1e9 if seed % 2 else 0
 
 
 def outcome(seed: int, backend: str, split: bool = True, program: Edge | None = None) -> str | tuple:

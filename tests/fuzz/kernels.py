@@ -1187,7 +1187,7 @@ def transposed(program: Program, tolerance: float) -> Outcome:
 @contextmanager
 def small_launches_cut() -> Iterator[None]:
     """Few threads are split, and go to workers, as many would."""
-    switches = [("thresholds", "PARALLEL_FROM", 1), ("thresholds", "PULL_FROM", 1), ("private_sums", "WORTH", 1e9)]
+    switches = [("thresholds", "PARALLEL_FROM", 1), ("thresholds", "PULL_FROM", 1), ("executable", "WORTH", 1e9)]
     usual = [getattr(sys.modules[f"workbench.launches.{module}"], name) for module, name, _ in switches]
     for module, name, value in switches:
         setattr(sys.modules[f"workbench.launches.{module}"], name, value)

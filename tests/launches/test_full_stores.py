@@ -7,7 +7,7 @@ import pytest
 
 import workbench as wb
 from workbench.kernels.analysis.launch_form import LaunchForm
-from workbench.launches.full_stores import stored_boxes
+from workbench.launches.plan import stored_boxes
 
 
 @wb.kernel

@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 
 import workbench as wb
-from workbench.launches import private_sums, thresholds
+from workbench.launches import executable, thresholds
 
 F = wb.float64
 N = 40
@@ -96,7 +96,7 @@ def gradient(kernel, place: str, backend: str, threads: int):
 def small_counts_as_large(monkeypatch):
     for limit in ("PARALLEL_FROM", "PULL_FROM"):
         monkeypatch.setattr(thresholds, limit, 1)
-    monkeypatch.setattr(private_sums, "WORTH", 0)
+    monkeypatch.setattr(executable, "WORTH", 0)
 
 
 @pytest.mark.filterwarnings("ignore:.*overw:UserWarning")

@@ -10,7 +10,7 @@ import pytest
 import workbench as wb
 from tests.fuzz import edges
 from tests.fuzz.stencils import Stencil
-from workbench.launches import private_sums, thresholds
+from workbench.launches import executable, thresholds
 
 
 @pytest.fixture(autouse=True)
@@ -18,7 +18,7 @@ def as_it_was(monkeypatch):
     """Puts back what `edges.settings` sets."""
     for limit in ("PARALLEL_FROM", "PULL_FROM"):
         monkeypatch.setattr(thresholds, limit, getattr(thresholds, limit))
-    monkeypatch.setattr(private_sums, "WORTH", private_sums.WORTH)
+    monkeypatch.setattr(executable, "WORTH", executable.WORTH)
 
 
 @pytest.mark.needs_cc

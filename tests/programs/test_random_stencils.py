@@ -21,7 +21,7 @@ def outcome(seed: int, backend: str, monkeypatch) -> str | tuple:
     wb.config.check_bounds = seed % 3 == 0
     for limit in ("PARALLEL_FROM", "PULL_FROM"):
         monkeypatch.setattr(f"workbench.launches.thresholds.{limit}", 1)  # so few threads go to workers too
-    monkeypatch.setattr("workbench.launches.private_sums.WORTH", 1e9 if seed % 2 else 0)
+    monkeypatch.setattr("workbench.launches.executable.WORTH", 1e9 if seed % 2 else 0)
     try:
         return stencils.make(seed).gradient()
     except (wb.GradientError, wb.LaunchError) as error:

@@ -1,10 +1,10 @@
 """`tape.diagnose()`: findings about a tape, and `tape.memory()`: the bytes it holds.
 
 Rules (`record`, `finite`, `flow`) look at the tape, at the IR of its kernels and at one real walk (`walk_record`); for
-a statement the launch runs once more in the interpreter, on copies (`finite`, `zero_adjoint`, `custom`, `kinks`).
+a statement the launch runs once more in the interpreter, on copies (`finite`, `zero_adjoint`, `flow`, `kinks`).
 Causes have files of their own: derivatives cut by a statement (`cuts`), results that nobody uses (`unused_results`),
 adjoints that grow and iterations (`series`), bounds that are never left (`saturated`), both in a loop of one kernel
-(`loop_turns`), several tapes (`several_tapes`), places without a derivative (`kinks`).
+(`loop_turns`), several tapes (`record`), places without a derivative (`kinks`).
 No gradient changes. Imports `tapes` and below. To add a finding: a rule in one of these files, entered in the
 file's list, with a slug, a sentence, a way out, and a test in which it fires and one in which it must not.
 """
@@ -25,10 +25,9 @@ from .flow import FLOW, WALKED, unmoved
 from .kinks import Kinks, conventions
 from .loop_turns import Loops
 from .memory_held import Holdings as Holdings
-from .record import RECORD
+from .record import ACROSS, RECORD
 from .rule import RuleInput, last_seeds, refused, seeded_number
 from .saturated import Bounds
-from .several_tapes import ACROSS
 from .walk_record import WalkRecord
 
 __all__ = ["Finding", "Findings", "Holdings", "Trust", "diagnose"]

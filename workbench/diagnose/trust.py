@@ -32,9 +32,9 @@ from ..tapes.private_copies import leaves
 from ..tapes.replay import keep_all
 from ..tapes.seeds import check_tape, seeds_of
 from ..tapes.tape import Tape
-from .dead_slopes import DeadSlopes
 from .loop_turns import Loops, first_count
 from .probe import Decision, LossSample, Probe
+from .saturated import DeadSlopes
 from .series import lines_reached
 from .walk_record import WalkRecord, norm_of
 from .walk_step import EventAccess, WalkObserver, accesses

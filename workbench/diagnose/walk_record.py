@@ -7,15 +7,17 @@ somebody overwrote and nobody kept are `lost`, and whoever asks is told so.
 
 from __future__ import annotations
 
+import itertools
 import math
-from collections.abc import Container, Sequence
+from collections.abc import Callable, Container, Sequence
 from functools import cached_property
-from typing import TypeVar
+from typing import NamedTuple, TypeVar
 
 import numpy as np
 
 from ..arrays import allocation as memory
 from ..arrays.allocation import Allocation
+from ..arrays.array import array
 from ..arrays.grouping import grouped
 from ..arrays.interval_index import SpanIndex, SpanSet
 from ..arrays.span import Span
@@ -25,13 +27,16 @@ from ..errors import GradientError, KernelError
 from ..tapes.events import Event
 from ..tapes.reverse import check_races, walk
 from ..tapes.tape import Tape
-from .state_changes import StateChanges
 from .walk_step import EventAccess, WalkObserver, WalkStep, accesses, numbers_of_memory, shadow_view
 
 PART = 1 << 16  # numbers whose norm is taken at once: what that needs beside them stays small
 SOME = 4  # cells that are remembered of what is not finite
 
 Observer = TypeVar("Observer", bound=WalkObserver)
+SERIES = 4  # launches of a line
+LOOKED = 6  # of them, the last
+
+Known = Callable[[Span], bool]
 
 
 class WalkRecord:
@@ -259,3 +264,51 @@ def leaf_accesses(trail: WalkRecord) -> dict[Allocation, list[EventAccess]]:
             if x.writes:
                 written.setdefault(x.span.allocation, SpanSet()).add(x.span)
     return found
+
+
+# ---- states: what a launch writes and the next launch of its line reads, in place or in a second buffer
+
+
+class Change(NamedTuple):
+    """The change of a state by one launch: in its units, and relative to its norm."""
+
+    state: EventAccess
+    size: float
+    relative: float
+
+
+class StateChanges:
+    """`lines`: repeated launches by line, in program order. `changes`: by event, of the states that are known."""
+
+    def __init__(self, lines: dict[tuple, list[WalkStep]]):
+        self.lines = {key: found for key, found in lines.items() if len(found) >= SERIES}
+        self.changes: dict[Event, list[Change]] = {}
+        self._states: dict[Event, list[tuple[EventAccess, array]]] = {}
+        self._after: list[tuple[EventAccess, array, np.ndarray]] = []
+        for found in self.lines.values():
+            for before, step in list(itertools.pairwise(found))[-LOOKED:]:
+                self._states[step.event] = _states(before, step)
+
+    def observe_after(self, step: WalkStep, known: Known) -> None:
+        """Called with memory as this event left it."""
+        states = self._states.get(step.event, ())
+        self._after = [(x, old, on_host(x.array.data).copy()) for x, old in states if known(x.array.span)]
+
+    def observe_before(self, step: WalkStep, known: Known) -> None:
+        """Called with memory as this event found it."""
+        for state, old, now in self._after:
+            if known(old.span):
+                size, change = np.linalg.norm(now), np.linalg.norm(now.astype(np.float64) - on_host(old.data))
+                if size > 0 and np.isfinite([size, change]).all():
+                    found = Change(state, float(change), float(change / size))
+                    self.changes.setdefault(step.event, []).append(found)
+        self._after = []
+
+
+def _states(before: WalkStep, step: WalkStep) -> list[tuple[EventAccess, array]]:
+    """Pairs (write of `step`, the array of the launch before that it replaces), for states that `step` reads."""
+    new, earlier = ([x for x in one.accesses if x.writes] for one in (step, before))
+    read = {r.array.span for r in step.accesses if not r.writes}
+    pairs = ((x, y.array) for x, y in zip(new, earlier, strict=False) if x.plain and x.scalar is not None)
+    alike = ((x, old) for x, old in pairs if (old.shape, old.dtype) == (x.array.shape, x.array.dtype))
+    return [(x, old) for x, old in alike if old.span in read]

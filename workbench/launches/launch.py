@@ -11,7 +11,7 @@ packed arguments (`Executable.native_call`); 4. the interpreter, a GPU, sums in 
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from copy import deepcopy
 from typing import Any, NamedTuple
 
@@ -23,13 +23,13 @@ from ..device import DeviceLike, get_device
 from ..errors import KernelError, LaunchError
 from ..kernels.parameter_types import IndexedArray, indexed_type
 from ..kernels.program import Kernel, Program
-from ..kernels.reading.declare import Instance
+from ..kernels.reading.declare import Instance, struct_of
+from ..kernels.reading.optional_arrays import MissingArrays
 from ..kernels.types import Array, Type, covers, float32, scalar_of
 from .arguments import check_lists, flatten, shown, value_type
 from .command import Command, through
 from .handles import NotBuilt, hold
 from .launch_cache import flat_of, launches_of
-from .optional_arrays import fitted, is_left_out
 from .plan import GridLike, grid, plan, switches
 from .single_adjoint import pull_back
 
@@ -336,3 +336,34 @@ class RecordedLaunch:
     def _make(self, dim: GridLike, args: tuple) -> None:
         made = launch(self.kernel, dim, args, device=self.device, record_cmd=True, check_bounds=self.bounds)
         self.dim, self.params, self.command = dim, args, made.command
+
+
+# ---- optional arrays: launches with None for an array, for which the kernel is read anew without it
+
+
+def is_left_out(kernel: Kernel, args: Sequence[Any]) -> frozenset[str]:
+    """Paths of array arguments, and of array fields of structs, that are None."""
+    names = kernel.func.__code__.co_varnames
+    return frozenset(path for name, arg in zip(names, args, strict=False) for path in _missing(name, arg))
+
+
+def _missing(path: str, arg: object) -> Iterator[str]:
+    if arg is None:
+        yield path
+    elif isinstance(arg, Instance):
+        for name, type in struct_of(arg).fields:
+            part = getattr(arg, name)
+            if isinstance(part, Instance) or isinstance(type, Array):
+                yield from _missing(f"{path}.{name}", part)
+
+
+def fitted(kernel: Kernel, args: Sequence[Any]) -> tuple[Program, list[Any]]:
+    """The program of a kernel without the omitted arrays, and its flat arguments. Raises KernelError, LaunchError."""
+    gaps = MissingArrays(is_left_out(kernel, args))
+    while True:
+        program = kernel.without(gaps).program()
+        flat = flatten(program, args)
+        names = frozenset(program.leaves[k].name for k in program.presence_tests if not flat[k].size)
+        if names <= gaps.empty:
+            return program, flat
+        gaps = MissingArrays(gaps.absent, gaps.empty | names)

@@ -8,25 +8,101 @@ made each time. Nothing here keeps an array alive.
 
 from __future__ import annotations
 
+import struct
 import weakref
+from functools import cached_property
 from typing import Any
 
 import numpy as np
 
 from ..arrays import capture_log, ports
 from ..arrays.allocation import Allocation
-from ..arrays.call_list import CallList
+from ..arrays.capture_log import NativeCall, block_of, row_of
 from ..arrays.interval_index import SpanSet
 from ..arrays.span import Span
 from ..arrays.workspace import Shadow, Workspace, own_buffers
 from ..config import config
+from ..device import XpArray
+from ..kernels.compile import thread_pool
+from ..kernels.compile.platform import ctypes
 from ..kernels.lru import RecentlyUsed
-from ..kernels.types import is_float
+from ..kernels.types import Scalar, is_float
 from .events import Event
 from .needed_bytes import START
 from .publish import publish
 from .recording import Recording
 from .reverse import walk
+
+_PAIR = struct.Struct("=QQ")
+
+
+class CallList:
+    """Native calls in order, with the blocks and buffers that they point into, noted while they run, to run as one.
+
+    Unlike a capture it refuses nothing: `whole` is False if something happened that is not in the list.
+    """
+
+    def __init__(self) -> None:
+        self.calls: list[NativeCall] = []
+        self.kept: list[Any] = []
+        self.whole = True
+        self.numbers: list[tuple[int, int, str, int]] = []  # event, position there, format ("": as it is), address
+        self.shared: dict[Any, None] = {}  # what copies of sums per thread its calls use, and leave empty
+        self.blocks: dict[int, list[int]] = {}  # by the number of a call that is one per worker: their arguments
+
+    def native(self, kernel: int, packed: bytes, begin: int, end: int, team: int) -> None:
+        """Note a call `kernel(packed, begin, end)`."""
+        block, at = block_of(packed)
+        self.kept.append(block)
+        self.calls.append(NativeCall(kernel, at, begin, end, team))
+
+    def share(self, shares: object, blocks: list[Any], room: object) -> None:
+        """Note that the next call is a launch run as one call per worker, with these arguments and private sums."""
+        self.kept += [blocks, room]
+        self.shared[shares] = None
+        self.blocks[len(self.calls)] = [at for _, at in blocks]
+
+    def buffer(self, data: XpArray, address: int, clear: bool) -> None:
+        """Keep this buffer alive for the list; with `clear`, zero it now and in each run."""
+        self.kept.append(data)
+        if clear:
+            data[...] = 0
+            self._clear(address, len(data))
+
+    def clear(self, view: XpArray) -> None:
+        """Note that this view of a buffer is set to zero; a view that is not contiguous makes the list incomplete."""
+        self.whole = self.whole and view.flags.c_contiguous
+        self._clear(view.__array_interface__["data"][0], view.nbytes)
+
+    def _clear(self, address: int, nbytes: int) -> None:
+        self.native(thread_pool.kernel_address("wb_move"), _PAIR.pack(address, 0), 0, nbytes, 1)
+
+    def number(self, event: int, free: Any, block: int) -> None:
+        """Note where a block of arguments holds a `VaryingArgument` of an event."""
+        code = free.code if free.type.__class__ is Scalar else ""
+        self.numbers.append((event, free.position, code, block + free.offset))
+
+    def fill(self, arguments: list) -> None:
+        """Write new numbers into the blocks. `arguments`: per event its flat arguments."""
+        for event, k, code, at in self.numbers:
+            value = arguments[event][k]
+            data = struct.pack("=" + code, value) if code else value.tobytes()
+            ctypes.memmove(at, data, len(data))
+
+    @cached_property
+    def row(self) -> tuple[Any, int]:
+        """All calls, as the thread pool takes them, and the address."""
+        return row_of(self.calls)
+
+    def run(self) -> None:
+        """Run all calls again. Raises what a signal handler raised meanwhile."""
+        for sums in self.shared:
+            sums.begin()
+        thread_pool.replay()(self.row[1], len(self.calls))
+        thread_pool.after_call()
+        for sums in self.shared:
+            sums.broken = False
+
 
 MOST = 8  # lists, and signatures of which there is none yet, that are remembered
 BYTES = 16 << 20  # of the shadows of one list: above, a walk takes longer than what a list saves

@@ -8,8 +8,9 @@ On the CPU native calls in a row are one call of the generated runtime; on a GPU
 
 from __future__ import annotations
 
+import logging
 import weakref
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from itertools import groupby
 from types import TracebackType
 from typing import Any, Self
@@ -18,13 +19,14 @@ from ..arrays import allocation, capture_log
 from ..arrays.gradient_views import sync_views
 from ..arrays.workspace import own_buffers
 from ..config import config
-from ..device import DeviceLike
+from ..device import DeviceLike, catch_up, get_device, let_follow, xp
 from ..display import offers
 from ..errors import GradientError, LaunchError
 from ..kernels.compile import thread_pool
-from . import cuda_graph
 from .events import checksum_of, clock
 from .publish import gradients_of
+
+log = logging.getLogger("workbench")
 
 
 @offers("replay")
@@ -214,7 +216,7 @@ def _segments(notes: capture_log.CaptureRecorder) -> list[Callable[[], None]]:
         if kind is capture_log.NativeCall:
             found.append(_native(row))
         elif kind is not None:
-            found.append(cuda_graph.QueuedSteps(row, kind))
+            found.append(QueuedSteps(row, kind))
         else:  # a walk in one of them must not take the buffers of walks that are replayed
             found += [own_buffers()(call) for call in row]
     return found
@@ -376,3 +378,57 @@ def capture_launch(graph: Graph, stream: object = None) -> None:
     >>> wb.capture_launch(graph)
     """
     graph.replay()
+
+
+# ---- CUDA graphs: consecutive work of a capture on one GPU, launched with one call
+# At the first replay the steps are called on a private stream that notes instead of running; what it noted is launched,
+# then and ever after, on CuPy's current stream. What the steps allocate on the way comes from memory that nobody else
+# gets before the graph is gone. Where CUDA refuses a step, the steps are called one by one, as they always can be.
+# Tested with a stand-in for CuPy; no GPU has run it.
+
+
+class QueuedSteps:
+    """Steps that only queue work on one GPU, to be run in order, between what torch did and what it will do."""
+
+    def __init__(self, steps: Sequence[Callable[[], None]], ordinal: int):
+        self.steps, self.ordinal = steps, ordinal
+        self.held: list[Any] = []  # memory the graph works on that nothing else refers to
+        self.graph: Any = None
+        self.one_by_one = len(steps) == 1
+
+    def __call__(self) -> None:
+        device = get_device(f"cuda:{self.ordinal}")
+        cupy = xp(device)
+        with cupy.cuda.Device(self.ordinal):
+            if self.graph is None and not self.one_by_one:
+                self._make(cupy)
+            catch_up(device)
+            if self.graph is not None:
+                self.graph.launch()
+            else:
+                for step in self.steps:
+                    step()
+            let_follow(device)
+
+    def _make(self, cupy: Any) -> None:
+        """Capture the steps as a CUDA graph. Nothing runs, so a refusal leaves nothing to undo."""
+        pool, stream = cupy.cuda.MemoryPool(), cupy.cuda.Stream(non_blocking=True)
+
+        def room(nbytes: int) -> Any:
+            self.held.append(pool.malloc(nbytes))
+            return self.held[-1]
+
+        self.held.append(pool)
+        try:
+            with stream, cupy.cuda.using_allocator(room):
+                stream.begin_capture()
+                try:
+                    for step in self.steps:
+                        step()
+                finally:
+                    graph = stream.end_capture()
+            self.graph = graph
+        except (RuntimeError, MemoryError) as refusal:
+            log.info("no CUDA graph of %d steps: %s", len(self.steps), refusal)
+            self.one_by_one = True
+            self.held.clear()

@@ -11,12 +11,13 @@ import sys
 import weakref
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager
+from dataclasses import dataclass
 from itertools import takewhile
 from types import FrameType
 from typing import Any, Self
 
 from ..arrays import allocation as memory, capture_log
-from ..arrays.allocation import Allocation, GradientMemory
+from ..arrays.allocation import Allocation, GradientMemory, caller_where
 from ..arrays.array import array, memory_of, span_of, spans_of, whole_memory
 from ..arrays.provenance import HostRead
 from ..arrays.read_values import ReadValues
@@ -31,7 +32,6 @@ from ..launches.adjoint_plan import adjoint_of
 from ..launches.plan import Plan, PlannedLaunch
 from . import kinds
 from .cross_tape import Border, RecordingId
-from .earlier_gradients import EarlierGradients
 from .event_log import EventLog
 from .events import Event, Scope, clock, place_of
 from .host_sources import HostSources
@@ -535,3 +535,54 @@ def _check_callback(backward: Any, arrays: Any, only_read: Any) -> None:
             pass
     if odd:
         raise LaunchError(f"record_func {odd}.", slug="record-func", instead=instead)
+
+
+@dataclass(frozen=True)
+class EarlierGradient:
+    """A gradient added to an earlier one: of this tape (`again`), of a leaf that `moved`, or of a `chained` tape.
+
+    where   the line of the backward that added to it.
+    """
+
+    again: bool
+    moved: bool
+    chained: bool
+    where: Where | None
+
+
+class EarlierGradients:
+    """Leaves of a tape whose gradient the last backward added to another (`piled`), or that was `read_early`."""
+
+    def __init__(self, events: list[Event], tape: weakref.ref[Any]) -> None:
+        self.events, self._tape = events, tape
+        self.clear()
+
+    def clear(self) -> None:
+        """Forget all leaves."""
+        self.piled: dict[Allocation, EarlierGradient] = {}
+        self.read_early: dict[Allocation, None] = {}
+
+    def note(self, a: Allocation, blank: bool, chained: bool) -> None:
+        """Note the state of a leaf's gradient before its adjoint is added. `blank`: the gradient is all zeros."""
+        grad = a.gradient()
+        if self.read_too_early(a):
+            self.read_early[a] = None
+        self.piled.pop(a, None)
+        when, by = grad.publisher
+        if when and not blank:
+            self.piled[a] = EarlierGradient(by is self._tape, grad.stood_at != a.version, chained, caller_where())
+        grad.stood_at = a.version
+
+    def read_too_early(self, a: Allocation) -> bool:
+        """True if this gradient was read after the tape's last event although no backward had published since."""
+        grad = a.grad
+        if grad is None or not grad.publisher[0] < self.events[-1].id < grad.read_at:
+            return False
+        return grad.user_written_mask(grad.span()) is None
+
+    def is_piled(self, a: Allocation) -> bool:
+        """True if the gradient of `a` is a sum that this tape published, not written by the user since."""
+        grad = a.grad
+        if a not in self.piled or grad is None or grad.publisher[1] is not self._tape:
+            return False
+        return grad.user_written_mask(grad.span()) is None

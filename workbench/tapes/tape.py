@@ -12,11 +12,14 @@ from ..arrays import allocation as memory, capture_log
 from ..arrays.allocation import Allocation
 from ..arrays.array import array
 from ..arrays.missing_methods import place_absent
+from ..arrays.scalar import scalar
 from ..arrays.span import Span
 from ..arrays.workspace import Shadow, Workspace, is_float_memory, shadow_view
 from ..device import on_host
 from ..display import Listed, offers
 from ..errors import GradientError, LaunchError
+from ..kernels.reading.declare import Instance, struct_of
+from ..kernels.types import Array
 from . import conventions
 from .backward_cache import compiled_backward
 from .cross_tape import CrossTapeSearch
@@ -27,7 +30,6 @@ from .publish import gradients_of, publish
 from .recording import Recording
 from .reverse import Observer, Step, reverse, walk
 from .seeds import arrays_of, check_seed, seeds_of
-from .struct_gradients import TapeGradients
 
 _CLEARED = (0, None)  # by whom a gradient was published that was cleared
 _MEANT = {
@@ -454,3 +456,50 @@ class Tape(Recording, metaclass=Listed):
 
 
 place_absent(Tape, "a tape", _MEANT)
+
+
+class StructGradient:
+    """The gradients of the arrays and declared scalars of a struct instance, under the names of the fields."""
+
+    def __init__(self, of: Instance, known: dict[array, array]):
+        self._name, self._fields = struct_of(of).name, {}
+        for name, type in struct_of(of).fields:
+            part = getattr(of, name)
+            if isinstance(part, Instance):
+                self._fields[name] = StructGradient(part, known)
+            elif isinstance(type, Array) or isinstance(part, scalar):
+                self._fields[name] = known.get(part.memory if isinstance(part, scalar) else part)
+
+    def __bool__(self) -> bool:
+        return any(bool(f) if isinstance(f, StructGradient) else f is not None for f in self._fields.values())
+
+    def __getattr__(self, name: str) -> Any:
+        if name.startswith("_") or name not in self._fields:
+            have = ", ".join(self._fields) or "none"
+            raise AttributeError(
+                f"the gradient of a {self._name} has no {name!r}: there are those of its arrays and scalars ({have}). "
+                f"For the gradient of a number write s.{name} = wb.scalar(value, requires_grad=True)"
+            )
+        return self._fields[name]
+
+    def __repr__(self) -> str:
+        return f"{self._name}({', '.join(f'{name}={part!r}' for name, part in self._fields.items())})"
+
+
+class TapeGradients(dict):
+    """{array: its gradient}; an instance of a struct is a key too, where one of its arrays is."""
+
+    def __missing__(self, key: object) -> StructGradient:
+        found = StructGradient(key, self) if isinstance(key, Instance) else None
+        if found is None or not found:
+            raise KeyError(key)
+        return found
+
+    def __contains__(self, key: object) -> bool:
+        return super().__contains__(key) or (isinstance(key, Instance) and bool(StructGradient(key, self)))
+
+    def get(self, key: object, default: object = None) -> Any:
+        try:
+            return self[key]
+        except KeyError:
+            return default

@@ -1,4 +1,4 @@
-"""Streams and events: names for an order that work has here anyway.
+"""Streams and events: names for an order that work has here anyway; and timing a block.
 
 All work of a device is queued in one order, which is one of the orders that a program with several streams allows.
 So nothing waits in `wait_event`, and every result is that of a correctly synchronised program.
@@ -6,12 +6,19 @@ So nothing waits in `wait_event`, and every result is that of a correctly synchr
 
 from __future__ import annotations
 
+import logging
 import time
 from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import Any
 
 from ...device import Device, get_device, synchronize, xp
+
+log = logging.getLogger("workbench")
+LOG_DEBUG, LOG_INFO, LOG_WARNING, LOG_ERROR = logging.DEBUG, logging.INFO, logging.WARNING, logging.ERROR
+# What traces would hold: ScopedTimer takes them and makes none.
+TIMING_KERNEL, TIMING_KERNEL_BUILTIN, TIMING_MEMCPY, TIMING_MEMSET, TIMING_GRAPH = 1, 2, 4, 8, 16
+TIMING_ALL = 0xFFFFFFFF
 
 
 class Stream:
@@ -171,3 +178,60 @@ def get_event_elapsed_time(start_event: DeviceEvent, end_event: DeviceEvent, syn
     if start_event.device.is_cuda:
         return float(xp(start_event.device).cuda.get_elapsed_time(start_event.moment, end_event.moment))
     return 1e3 * (end_event.moment - start_event.moment)
+
+
+# ---- timing
+
+
+class ScopedTimer:
+    """`with wb.ScopedTimer("step") as timer:` the time of the block in milliseconds, in `timer.elapsed`.
+
+    It is written to the logger "workbench" (level INFO), not to stdout. `dict` gets it in a list under `name`;
+    `synchronize` waits for the GPU first and last. What asks for traces of single kernels is taken and ignored.
+
+    >>> times = {}
+    >>> with wb.ScopedTimer("step", dict=times) as timer:
+    ...     pass
+    >>> timer.elapsed == times["step"][0] >= 0.0
+    True
+    """
+
+    def __init__(
+        self,
+        name: str,
+        active: bool = True,
+        print: bool = True,
+        detailed: bool = False,
+        dict: dict[str, list[float]] | None = None,
+        use_nvtx: bool = False,
+        color: Any = "rapids",
+        synchronize: bool = False,
+        cuda_filter: int = 0,
+        report_func: Any = None,
+        skip_tape: bool = False,
+    ):
+        self.name, self.active, self.print, self.dict, self.synchronize = name, active, print, dict, synchronize
+        self.report_func = report_func
+        self.start, self.elapsed, self.timing_results = 0.0, 0.0, []
+        if dict is not None:
+            dict.setdefault(name, [])
+
+    def __enter__(self) -> ScopedTimer:
+        if self.active:
+            if self.synchronize:
+                synchronize()
+            self.start = time.perf_counter()
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        if not self.active:
+            return
+        if self.synchronize:
+            synchronize()
+        self.elapsed = 1e3 * (time.perf_counter() - self.start)
+        if self.dict is not None:
+            self.dict[self.name].append(self.elapsed)
+        if self.report_func is not None:
+            self.report_func(self.timing_results, "")
+        if self.print:
+            log.info("%s took %.2f ms", self.name, self.elapsed)

@@ -28,8 +28,7 @@ from .events import HOST_WRITE, RACE, WarpStep
 from .hooks import first_line
 from .memory import Untranslated, arrays_in, root_of
 from .session import LeftGradient, Session
-from .snapshots import GradientSnapshots, digest
-from .torch_tensors import shares_gradient
+from .snapshots import GradientSnapshots, digest, shares_gradient
 from .verdicts import Verdicts
 from .walks import SCALES, Act, PublishedGradient, add_seeds, floats, gradient_in, is_seed, meets, reads
 

@@ -6,6 +6,7 @@ graph itself, unseen by the program.
 
 from __future__ import annotations
 
+import sys
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from hashlib import blake2b
@@ -17,7 +18,6 @@ from warp._src import codegen, context
 
 from .hooks import Theirs
 from .memory import TwinBuffer, Twins, arrays_in
-from .torch_tensors import in_backward
 
 MUCH = 1 << 26  # bytes that are noted after the adjoint launches of one graph
 MOST = 1 << 28  # of one backward
@@ -207,3 +207,31 @@ def entry_of(entries: list[Any], before: int, kernel: object, inputs: object) ->
 def digest(values: np.ndarray) -> bytes:
     """A 16-byte digest of an array's contents."""
     return blake2b(np.ascontiguousarray(values).tobytes(), digest_size=16).digest()
+
+
+# ---- tensors of torch behind arrays of `wp.from_torch`: their gradient and history, which Warp does not see
+
+
+def shares_gradient(a: Any) -> bool:
+    """True if the tensor behind an array has the same memory as its gradient; no longer after `tensor.grad = None`."""
+    tensor = getattr(a, "_tensor", None)
+    return tensor is not None and tensor.is_leaf and tensor.grad is not None and tensor.grad.data_ptr() == a.grad.ptr
+
+
+def leaves_behind(a: object) -> list[Any]:
+    """The leaves of torch from which the tensor behind an array was computed; none behind a leaf."""
+    found, seen = [], set()
+    waiting = [getattr(getattr(a, "_tensor", None), "grad_fn", None)]
+    while waiting:
+        node = waiting.pop()
+        if node is not None and node not in seen:
+            seen.add(node)
+            found += [node.variable] if hasattr(node, "variable") else []
+            waiting += [before for before, _ in node.next_functions]
+    return found
+
+
+def in_backward() -> bool:
+    """True inside a backward of torch, which carries on what a function of the program returns."""
+    torch = sys.modules.get("torch")
+    return torch is not None and torch._C._current_graph_task_id() != -1

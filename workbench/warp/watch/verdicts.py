@@ -17,8 +17,7 @@ from ...tapes.reverse import reverse
 from .causes import NOTEBOOKS, explain
 from .compare import SLIGHT, SMALL, Verdict, VerdictRow, accuracy
 from .events import RACE, WarpStep
-from .snapshots import digest
-from .torch_tensors import leaves_behind, shares_gradient
+from .snapshots import digest, leaves_behind, shares_gradient
 from .walks import SCALES, GradientWalks, OtherSlopes, PublishedGradient, floats, is_choosing
 
 NO_SEED = "this backward starts from no seed: no loss=, no grads=, and nothing in .grad of what launches have written"

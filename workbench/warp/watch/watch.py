@@ -20,11 +20,9 @@ from ...arrays import allocation as memory
 from ...arrays.array import array
 from ...errors import GradientError, LaunchError
 from .backward_calls import Backwards
-from .builds import Builds
 from .captures import Captures
-from .compare import VerdictTable
-from .copy_calls import CopyCalls
-from .differences import Differences
+from .compare import Differences, VerdictTable
+from .copy_calls import Builds, CopyCalls
 from .events import WarpStep
 from .graph_launches import GraphLaunches
 from .hooks import Hooks, refuse_walks
