@@ -7,7 +7,7 @@ import pytest
 
 import workbench as wb
 from workbench import diagnose
-from workbench.diagnose import kinks, rule, walk_record
+from workbench.diagnose import kinks, walk_record
 
 pytestmark = pytest.mark.usefixtures("backend")
 
@@ -35,8 +35,7 @@ def worked(monkeypatch, launches: int, turns: int, cells: int = 8) -> tuple[int,
     seen, walks, real = [], [], walk_record.walk
     with monkeypatch.context() as patched:
         patched.setattr(diagnose, "Kinks", lambda: seen.append(kinks.Kinks()) or seen[-1])
-        for place in (walk_record, rule):
-            patched.setattr(place, "walk", lambda *given, **named: walks.append(1) or real(*given, **named))
+        patched.setattr(walk_record, "walk", lambda *given, **named: walks.append(1) or real(*given, **named))
         tape.diagnose(grads={y: wb.ones(cells)})
     return seen[0].run, seen[0].launches, len(walks)
 

@@ -12,7 +12,7 @@ import numpy as np
 import pytest
 
 import workbench as wb
-from workbench.kernels.ops.tile_names import TILES
+from workbench.kernels.ops.signatures import TILES
 
 LINES = {
     "tile_zeros": "r = wb.tile_zeros(shape=(4, 4), dtype=D, storage='shared') + t",

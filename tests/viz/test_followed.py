@@ -5,7 +5,7 @@ from __future__ import annotations
 import workbench as wb
 from tests.support.trust_programs import staircase
 from workbench.diagnose.flow import trusted
-from workbench.diagnose.rule import seeded_number
+from workbench.diagnose.walk_record import seeded_number
 from workbench.viz.data.headline import followed
 from workbench.viz.live.view import SOON, View
 

@@ -13,8 +13,7 @@ import pytest
 import workbench as wb
 from tests.fuzz import kernels as fuzz
 from workbench.errors import LaunchError
-from workbench.viz.inspect.steps import Microscope
-from workbench.viz.inspect.thread import CAP
+from workbench.viz.inspect.thread import CAP, Microscope
 
 F = wb.float64
 N = 3

@@ -14,8 +14,7 @@ import workbench as wb
 from tests.fuzz import kernels as fuzz
 from tests.viz.test_microscope import F, N, X, adjoint, reread, straight, value
 from workbench.tapes.needed_bytes import NeededBytes
-from workbench.viz.inspect.steps import Microscope
-from workbench.viz.inspect.thread import NOT_KEPT
+from workbench.viz.inspect.thread import NOT_KEPT, Microscope
 
 pytestmark = pytest.mark.usefixtures("backend")
 

@@ -16,8 +16,7 @@ from workbench.viz.data.event_kinds import excerpt
 from workbench.viz.data.gather import Gather, gather, with_levels
 from workbench.viz.data.lanes import Adjoints, cut_memory, versions_of
 from workbench.viz.data.trace import fold_flags
-from workbench.viz.live import saved
-from workbench.viz.live.view import View
+from workbench.viz.live.view import STYLE, View
 
 pytest.importorskip("anywidget")
 WIDGET = "application/vnd.jupyter.widget-view+json"
@@ -49,7 +48,7 @@ def svg_of(html: str) -> str:
 def test_a_view_is_displayed_as_a_picture_and_then_a_widget(displayed):
     View(samples.springs()[0])._ipython_display_()
     (still, handle, _), (live, none, _) = displayed
-    assert WIDGET not in still and saved.STYLE in still["text/html"] and "forces #0" in svg_of(still["text/html"])
+    assert WIDGET not in still and STYLE in still["text/html"] and "forces #0" in svg_of(still["text/html"])
     assert "#0 forces" in still["text/plain"] and handle and none is None
     assert WIDGET in live and (live["text/plain"], live["text/html"]) == ("", "")
 

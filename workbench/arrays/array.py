@@ -35,10 +35,9 @@ from .dtypes import (
     itemsize_of,
     scalar_in,
 )
-from .host_copies import HostCopies
+from .host_copies import HostCopies, check_same, put, write_array, write_gradient, write_value, write_values
 from .host_reads import origin_of, received, stripped
 from .host_values import components_error, converted_values, element_value, filled, inferred, is_element, shape_of
-from .host_writes import check_same, put, write_array, write_gradient, write_value, write_values
 from .indexed import indexedarray
 from .missing_methods import check_is_array, install
 from .names import variable_of

@@ -13,9 +13,9 @@ from ..kernels import types
 from ..kernels.reading import declare
 from .array import array, exact, finished, new_array
 from .dtypes import DTypeLike, differentiable, dtype_of
+from .host_copies import check_same, put, write_array, write_values
 from .host_reads import origin_of
 from .host_values import element_value, inferred
-from .host_writes import check_same, put, write_array, write_values
 from .missing_methods import check_is_array
 from .span import ShapeLike
 

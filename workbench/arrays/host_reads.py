@@ -20,8 +20,7 @@ from ..kernels.ops.functions import mean
 from ..kernels.reading.declare import Instance
 from ..kernels.types import Small
 from .allocation import caller_where, known_memory, recorder
-from .provenance import HostRead, source_of, united
-from .read_values import WHOLE, checksum
+from .read_values import WHOLE, HostRead, checksum, source_of, united
 from .span import Span
 from .strided import StridedArray
 

@@ -16,7 +16,7 @@ from .allocation import GradientMemory, clock, recorder
 from .gradient_views import open_view
 from .host_reads import carrying
 from .ports import array_operators
-from .provenance import source_of
+from .read_values import source_of
 from .strided import StridedArray
 
 

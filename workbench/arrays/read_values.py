@@ -2,7 +2,8 @@
 
 The rule: a plain value that is written (one of Python or NumPy, without `sources`) counts as coming from what was read
 if it is the same object, which is certain, or has the same bytes, as a whole or in each element, which is supposed.
-Numbers of three digits at most, and those that a launch took before the reading, are the user's own.
+Numbers of three digits at most, and those that a launch took before the reading, are the user's own. A `HostRead` is
+one reading while tapes record; the `sources` of a value are the readings that it was computed from.
 """
 
 from __future__ import annotations
@@ -10,13 +11,53 @@ from __future__ import annotations
 import math
 import weakref
 import zlib
+from collections.abc import Iterable
+from dataclasses import dataclass, field
 from typing import Any
 
 import numpy as np
 
 from ..device import on_host
+from ..errors import Where
 from ..kernels.ops.functions import is_meant
-from .provenance import HostRead, united
+from .allocation import caller_where, recorders
+from .span import Span
+
+MOST = 16  # sources that a value remembers
+
+
+@dataclass(frozen=True)
+class HostRead:
+    """A reading of memory: its bytes, the line, and the number of events of each open tape at that time."""
+
+    span: Span
+    name: Any = field(compare=False)  # or the array, whose name is looked for when a message needs it: that takes long
+    moment: int
+    where: Where | None = field(compare=False)
+    tapes: tuple[tuple[weakref.ref, int], ...] = field(compare=False)
+
+    @property
+    def label(self) -> str:
+        return getattr(self.name, "label", self.name)
+
+    def at(self, tape: object) -> int | None:
+        """The number of events that this tape had at the reading; None if it was not open."""
+        return next((at for ref, at in self.tapes if ref() is tape), None)
+
+
+def source_of(span: Span, name: object) -> HostRead | None:
+    """A `HostRead` for reading these bytes, of an array or with a name, now; None if no tape records."""
+    open_tapes = recorders()
+    if not open_tapes:
+        return None
+    tapes = tuple((weakref.ref(tape), len(tape.events)) for tape in open_tapes)
+    return HostRead(span, name, tapes[-1][1], caller_where(), tapes)
+
+
+def united(groups: Iterable[tuple[HostRead, ...]], most: int | None = MOST) -> tuple[HostRead, ...]:
+    """The distinct sources in order, at most `most`; None: all."""
+    return tuple(dict.fromkeys(s for group in groups for s in group))[:most]
+
 
 COUNTED = 1 << 16  # numbers, and arrays, that a tape remembers having given away
 FEW = 64  # elements of a list or array that count as numbers too

@@ -17,7 +17,7 @@ import numpy as np
 from ..arrays import allocation as memory, capture_log
 from ..arrays.array import array, clone, read_values
 from ..arrays.creation import copy, zeros, zeros_like
-from ..arrays.host_writes import write_array
+from ..arrays.host_copies import write_array
 from ..arrays.workspace import is_float_memory
 from ..errors import GradientError, LaunchError
 from ..kernels import kernel

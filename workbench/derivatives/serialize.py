@@ -28,7 +28,7 @@ from ..arrays.array import array, array_on
 from ..arrays.copying import set_gradient
 from ..arrays.host_reads import Supposed
 from ..arrays.names import is_users
-from ..arrays.provenance import HostRead
+from ..arrays.read_values import HostRead
 from ..arrays.scalar import scalar, scalar_on
 from ..arrays.span import Span
 from ..config import config

@@ -26,9 +26,8 @@ from .kinks import Kinks, conventions
 from .loop_turns import Loops
 from .memory_held import Holdings as Holdings
 from .record import ACROSS, RECORD
-from .rule import RuleInput, last_seeds, refused, seeded_number
 from .saturated import Bounds
-from .walk_record import WalkRecord
+from .walk_record import RuleInput, WalkRecord, last_seeds, refused, seeded_number
 
 __all__ = ["Finding", "Findings", "Holdings", "Trust", "diagnose"]
 __dir__ = __all__.copy

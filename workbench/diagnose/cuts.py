@@ -20,7 +20,7 @@ from ..kernels.ops import control, memory, scalar, vectors
 from ..kernels.row import Effect
 from ..kernels.types import bool_, is_float
 from .finding import Finding
-from .rule import RuleInput
+from .walk_record import RuleInput
 from .walk_step import WalkStep
 from .zero_adjoint import ZeroedAt, flat
 

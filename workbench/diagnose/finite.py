@@ -26,8 +26,7 @@ from ..tapes.replay import ReplayedTape, keep_all
 from ..tapes.rerun import Enough, is_number, run_adjoint, run_primal
 from ..tapes.tape import Tape
 from .finding import OVERFLOW, Finding
-from .rule import RuleInput, any_name
-from .walk_record import WalkRecord
+from .walk_record import RuleInput, WalkRecord, any_name
 from .walk_step import WalkStep
 
 LARGE = 1e30  # an operand like this, and infinity: an overflow

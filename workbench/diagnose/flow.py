@@ -28,11 +28,10 @@ from .cuts import cut_derivatives, dead_end
 from .finding import Finding
 from .kinks import Kinks, where_of
 from .loop_turns import growing_turns, saturated_turns
-from .rule import RuleInput, title
 from .saturated import saturated
 from .series import growing, running_sums, seed_of_ones, unsettled
 from .unused_results import unused_results
-from .walk_record import leaf_accesses, norm_of
+from .walk_record import RuleInput, leaf_accesses, norm_of, title
 from .walk_step import EventAccess, WalkStep, positions
 from .zero_adjoint import DETACHED, ZeroedAt, first_death
 

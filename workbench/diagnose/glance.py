@@ -21,9 +21,8 @@ from ..tapes.events import Event
 from ..tapes.tape import Tape
 from .finding import Finding, Findings
 from .finite import not_finite
-from .rule import RuleInput, last_seeds, refused
 from .series import growing
-from .walk_record import WalkRecord, norm_of
+from .walk_record import RuleInput, WalkRecord, last_seeds, norm_of, refused
 
 SAMPLES, LOOKED = 1000, 1 << 31  # launches; bytes that are looked at in all of them
 ILL = ("not-finite", "adjoint-not-finite")

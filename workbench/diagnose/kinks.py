@@ -24,7 +24,7 @@ from ..kernels.ops import scalar
 from ..tapes.events import Event
 from ..tapes.rerun import Enough, is_number, run_adjoint, sample, small, watched_costs
 from .finding import Finding
-from .rule import RuleInput
+from .walk_record import RuleInput
 from .walk_step import WalkObserver, WalkStep
 
 ULPS = 4

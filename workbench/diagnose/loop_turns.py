@@ -24,9 +24,9 @@ from ..kernels.ops import control, memory
 from ..tapes.events import Event
 from ..tapes.rerun import Enough, is_number, sample, small, watched_costs
 from .finding import Finding
-from .rule import RuleInput
 from .saturated import LIMITS, TAIL, carries_adjoint, held_at_bound, limits_of, saturation, spread_threads
 from .series import WAY_OUT, Series
+from .walk_record import RuleInput
 from .walk_step import WalkObserver, WalkStep
 
 TURNS = 8  # of a loop that counts as a series

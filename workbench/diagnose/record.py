@@ -21,7 +21,7 @@ from ..tapes.events import Event
 from ..tapes.needed_bytes import START
 from ..tapes.tape import Tape
 from .finding import Finding
-from .rule import RuleInput, last_seeds, refused, title
+from .walk_record import RuleInput, last_seeds, refused, title
 from .walk_step import WalkStep, numbers_of_memory
 
 KEPT_MUCH = 1 << 30

@@ -25,7 +25,7 @@ from ..tapes.events import Event
 from ..tapes.rerun import run_adjoint, run_primal, sample, small
 from .finding import Finding
 from .kinks import where_of
-from .rule import RuleInput
+from .walk_record import RuleInput
 from .walk_step import WalkObserver, WalkStep
 
 TURNS = 4  # launches of a line that are a series

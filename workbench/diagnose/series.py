@@ -16,8 +16,7 @@ import numpy as np
 
 from ..tapes.events import Event
 from .finding import Finding
-from .rule import RuleInput
-from .walk_record import WalkRecord, leaf_accesses, norm_of
+from .walk_record import RuleInput, WalkRecord, leaf_accesses, norm_of
 from .walk_step import WalkStep
 
 STEPS = 8

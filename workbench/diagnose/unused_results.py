@@ -24,7 +24,7 @@ from ..kernels.analysis.accesses import accesses_by_array
 from ..kernels.ops import memory
 from ..tapes.kinds import COPY
 from .finding import Finding
-from .rule import RuleInput
+from .walk_record import RuleInput
 from .walk_step import EventAccess, WalkStep, positions
 
 Site = tuple  # (label, line, which of its writes)

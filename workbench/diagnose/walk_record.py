@@ -10,6 +10,8 @@ from __future__ import annotations
 import itertools
 import math
 from collections.abc import Callable, Container, Sequence
+from contextlib import suppress
+from dataclasses import dataclass
 from functools import cached_property
 from typing import NamedTuple, TypeVar
 
@@ -21,22 +23,25 @@ from ..arrays.array import array
 from ..arrays.grouping import grouped
 from ..arrays.interval_index import SpanIndex, SpanSet
 from ..arrays.span import Span
-from ..arrays.workspace import Workspace
+from ..arrays.workspace import Shadow, Workspace
 from ..device import on_host
 from ..errors import GradientError, KernelError
 from ..tapes.events import Event
-from ..tapes.reverse import check_races, walk
+from ..tapes.rerun import Enough
+from ..tapes.reverse import Observer, check_races, walk
 from ..tapes.tape import Tape
+from .finding import Finding
 from .walk_step import EventAccess, WalkObserver, WalkStep, accesses, numbers_of_memory, shadow_view
 
 PART = 1 << 16  # numbers whose norm is taken at once: what that needs beside them stays small
 SOME = 4  # cells that are remembered of what is not finite
 
-Observer = TypeVar("Observer", bound=WalkObserver)
+Looker = TypeVar("Looker", bound=WalkObserver)
 SERIES = 4  # launches of a line
 LOOKED = 6  # of them, the last
 
 Known = Callable[[Span], bool]
+Seen = TypeVar("Seen")
 
 
 class WalkRecord:
@@ -102,7 +107,7 @@ class WalkRecord:
         memories = (dict.fromkeys(x.span.allocation for x in step.accesses) for step in self.steps)
         return grouped((a, n) for n, touched in enumerate(memories) for a in touched)
 
-    def observer(self, kind: type[Observer]) -> Observer:
+    def observer(self, kind: type[Looker]) -> Looker:
         """The observer of this class that the walk was shown to."""
         return next(o for o in self.observers if isinstance(o, kind))
 
@@ -312,3 +317,72 @@ def _states(before: WalkStep, step: WalkStep) -> list[tuple[EventAccess, array]]
     pairs = ((x, y.array) for x, y in zip(new, earlier, strict=False) if x.plain and x.scalar is not None)
     alike = ((x, old) for x, old in pairs if (old.shape, old.dtype) == (x.array.shape, x.array.dtype))
     return [(x, old) for x, old in alike if old.span in read]
+
+
+# ---- the input of the rules, and how they name events
+# A rule is a function of a `RuleInput` that yields findings; it computes no derivative. Severity `info` is for facts
+# that are right but worth knowing, so that a healthy program has no `warning` and no `error`.
+
+
+@dataclass
+class RuleInput:
+    """The input of a rule; `seeds` makes those of its walk anew, which went through `only` some events.
+
+    `loss`: the array of one element that is seeded, if it is one.
+    """
+
+    tape: Tape
+    trail: WalkRecord
+    seeded: bool
+    seeds: Callable[[], Workspace]
+    only: Container[Event] | None = None
+    loss: array | None = None
+
+    def visit(self, look: Observer) -> None:
+        """Walk once more, calling `look` before each event is reversed, until it raises Enough. Memory is restored."""
+        with suppress(Enough, GradientError), np.errstate(all="ignore"):
+            walk(self.tape, self.seeds(), None, look, only=self.only)
+
+    def inspect(self, event: Event, look: Callable[[Event, Workspace], Seen]) -> Seen | None:
+        """Call `look` at one event, with memory and adjoints as its reversal finds them. Returns its result."""
+        found: list[Seen] = []
+
+        def at(passed: Event, space: Workspace) -> None:
+            if passed is event:
+                found.append(look(event, space))
+                raise Enough
+
+        self.visit(at)
+        return found[0] if found else None
+
+
+def title(case: RuleInput, event: Event | None) -> str:
+    return case.trail.of[event].title if event is not None else ""
+
+
+def refused(error: Exception, launch: str = "") -> Finding:
+    """An error of the tape as a finding."""
+    assert isinstance(error, GradientError | KernelError)
+    sentence = " ".join(filter(None, (error.what, error.why)))
+    return Finding(error.slug, "error", launch, error.where, sentence, error.instead, brief=f"{{at}}: {error.what}")
+
+
+def last_seeds(tape: Tape) -> Workspace:
+    """A workspace with the seeds of the last `backward`."""
+    return Workspace({a: Shadow(a, start=data) for a, data in tape.last_seeds.items()})
+
+
+def seeded_number(tape: Tape) -> array | None:
+    """The array of one element that the last backward was seeded by; None if it was seeded by more."""
+    seeded = {a: np.flatnonzero(on_host(data)) for a, data in tape.last_seeds.items() if data.any()}
+    for a in tape.arrays.values():
+        if len(seeded) == 1 and a.data.size == 1 and a.allocation in seeded:
+            low, high = a.allocation.gradient_span(a.span).hull()
+            if low <= seeded[a.allocation].min() and seeded[a.allocation].max() < high:
+                return a
+    return None
+
+
+def any_name(tape: Tape, a: Allocation) -> str:
+    names = [tape.names.of(x) for x in tape.arrays.values() if x.allocation is a]
+    return next((n for n in names if n != str(a)), str(a))

@@ -16,7 +16,7 @@ from ..arrays.allocation import LOCK, Allocation, caller_where
 from ..arrays.array import array
 from ..arrays.dtypes import DTypeLike, dtype_of
 from ..arrays.host_reads import sources_of
-from ..arrays.provenance import HostRead
+from ..arrays.read_values import HostRead
 from ..arrays.span import AddressedMemory, Span
 from ..device import get_device, xp
 from ..errors import LaunchError, Where

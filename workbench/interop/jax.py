@@ -21,7 +21,7 @@ from ..arrays.array import array, read_values
 from ..arrays.creation import copy, zeros
 from ..arrays.dtypes import DTypeLike, differentiable, dtype_of, scalar_in
 from ..arrays.host_reads import sources_of
-from ..arrays.provenance import source_of
+from ..arrays.read_values import source_of
 from ..arrays.scalar import scalar
 from ..device import Device, DeviceLike, ScopedDevice, get_device
 from ..errors import LaunchError, Where

@@ -18,7 +18,7 @@ from ..arrays.array import array, clone, on_device
 from ..arrays.creation import zeros
 from ..arrays.dtypes import differentiable
 from ..arrays.host_reads import AfterReading
-from ..arrays.provenance import HostRead
+from ..arrays.read_values import HostRead
 from ..arrays.workspace import Workspace, add_into, float_parts
 from ..errors import GradientError, LaunchError
 from ..kernels.analysis.accesses import accesses_by_array

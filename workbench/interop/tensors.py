@@ -23,7 +23,7 @@ from ..arrays.allocation import Allocation, recorder
 from ..arrays.array import array, array_on
 from ..arrays.dtypes import DTypeLike, differentiable, dtype_of
 from ..arrays.host_reads import carrying, given_away, received
-from ..arrays.provenance import HostRead, source_of, united
+from ..arrays.read_values import HostRead, source_of, united
 from ..arrays.span import Span, row_strides
 from ..arrays.workspace import Workspace
 from ..device import Device, DeviceLike, followed, get_device, let_follow

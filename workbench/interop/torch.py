@@ -19,7 +19,7 @@ from ..arrays import allocation as memory
 from ..arrays.array import array
 from ..arrays.dtypes import dtype_of
 from ..arrays.host_reads import sources_of
-from ..arrays.provenance import united
+from ..arrays.read_values import united
 from ..arrays.scalar import scalar
 from ..arrays.span import Span
 from ..device import xp

@@ -57,7 +57,7 @@ class Companion:
 
 
 @dataclass(eq=False)
-class Value(Operand if TYPE_CHECKING else object):  # `ops.operators` gives it Python's
+class Value(Operand if TYPE_CHECKING else object):  # `ops.functions` gives it Python's
     """Assigned once; `name` is the user's name for it where there is one (may repeat: `show` numbers them)."""
 
     type: Type

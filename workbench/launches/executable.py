@@ -19,7 +19,7 @@ from ..config import config
 from ..device import catch_up, get_device, let_follow, on_host, reports, xp
 from ..display import BAR_AFTER_S, ProgressBar
 from ..errors import GradientError, WorkbenchError, outside
-from ..kernels.analysis import launch_ranges, work as cost
+from ..kernels.analysis import launch_form as cost, launch_ranges
 from ..kernels.analysis.accesses import relevant_scalars
 from ..kernels.analysis.launch_form import LaunchForm
 from ..kernels.analysis.thread_conflicts import private
@@ -156,10 +156,10 @@ class Executable:
     @cached_property
     def together(self) -> LaneProgram:
         """The vectorised form for the interpreter."""
-        from ..kernels.analysis import thread_uses
+        from ..kernels.analysis import thread_conflicts
         from ..kernels.interpreter.lanes import LaneProgram
 
-        return LaneProgram(self.function, self.form.dims, thread_uses.uses(self.function, self.form))
+        return LaneProgram(self.function, self.form.dims, thread_conflicts.uses(self.function, self.form))
 
     def packed(self, values: list) -> bytes:
         """The block of arguments for `native_call`."""

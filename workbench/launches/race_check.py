@@ -21,8 +21,7 @@ from ..kernels.passes import race_finder as racing
 from ..kernels.types import Array, is_int
 from .adjoint_arguments import AdjointArguments
 from .executable import Executable, executable_for, root_name
-from .limits import element_text
-from .plan import Plan, PlannedLaunch
+from .plan import Plan, PlannedLaunch, element_text
 
 
 @dataclass(eq=False)

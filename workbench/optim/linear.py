@@ -20,7 +20,7 @@ from ..arrays import allocation as memory, capture_log
 from ..arrays.array import array, read_values
 from ..arrays.creation import copy, zeros, zeros_like
 from ..arrays.dtypes import scalar_in
-from ..arrays.host_writes import write_array
+from ..arrays.host_copies import write_array
 from ..device import XpArray, on_host, xp
 from ..errors import GradientError, LaunchError
 from ..kernels.compile import thread_pool

@@ -15,7 +15,7 @@ import numpy as np
 from ..arrays import allocation as memory, capture_log
 from ..arrays.allocation import Allocation
 from ..arrays.array import array, new_array, on_device, read_values
-from ..arrays.host_writes import write_array
+from ..arrays.host_copies import write_array
 from ..arrays.workspace import Shadow, Workspace, add_into, is_float_memory, shadow_view
 from ..device import on_host
 from ..errors import GradientError, LaunchError

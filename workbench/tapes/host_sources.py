@@ -16,10 +16,9 @@ import numpy as np
 
 from ..arrays.allocation import Allocation, caller_where, recorders
 from ..arrays.array import array, array_on, exact, new_array, on_device
+from ..arrays.host_copies import write_values
 from ..arrays.host_reads import Supposed, origin_of_any
-from ..arrays.host_writes import write_values
-from ..arrays.provenance import HostRead
-from ..arrays.read_values import FEW, ReadValues, sample
+from ..arrays.read_values import FEW, HostRead, ReadValues, sample
 from ..arrays.span import Span
 from ..arrays.workspace import Workspace, float_parts, gradient_dtype, is_float_memory
 from ..device import on_host

@@ -22,8 +22,7 @@ from ..config import config
 from ..errors import LaunchError
 from ..kernels.lru import RecentlyUsed
 from ..kernels.program import Kernel
-from .call_arguments import CallArguments, stand_ins, with_arrays
-from .call_script import CallScript, refusal
+from .call_arguments import CallArguments, CallScript, refusal, stand_ins, with_arrays
 from .capture import Capture, Graph
 from .python_state import Link, PythonState
 

@@ -19,7 +19,7 @@ from ..arrays import allocation as memory
 from ..arrays.allocation import Allocation
 from ..arrays.array import array, on_device
 from ..arrays.host_reads import carrying
-from ..arrays.provenance import source_of, united
+from ..arrays.read_values import source_of, united
 from ..arrays.span import Span
 from ..arrays.workspace import Workspace, add_into, add_seed, float_parts, gradient_dtype, same_part, shadow_view
 from ..device import on_host

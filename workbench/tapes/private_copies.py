@@ -16,7 +16,7 @@ import numpy as np
 
 from ..arrays.allocation import Allocation, allocate, host_write
 from ..arrays.array import array, array_on, read_values
-from ..arrays.host_writes import write_array
+from ..arrays.host_copies import write_array
 from ..arrays.span import Span
 from ..arrays.workspace import Shadow, Workspace, add_into, leaves as leaves
 from ..device import on_host, xp

@@ -19,8 +19,7 @@ from typing import Any, Self
 from ..arrays import allocation as memory, capture_log
 from ..arrays.allocation import Allocation, GradientMemory, caller_where
 from ..arrays.array import array, memory_of, span_of, spans_of, whole_memory
-from ..arrays.provenance import HostRead
-from ..arrays.read_values import ReadValues
+from ..arrays.read_values import HostRead, ReadValues
 from ..arrays.span import Span
 from ..arrays.workspace import is_float_memory
 from ..config import config

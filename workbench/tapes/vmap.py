@@ -17,7 +17,7 @@ from ..arrays import allocation as memory, capture_log
 from ..arrays.allocation import Allocation
 from ..arrays.array import array, array_on, copied, finished, new_array, whole_memory
 from ..arrays.dtypes import itemsize_of
-from ..arrays.host_writes import write_array, write_value, write_values
+from ..arrays.host_copies import write_array, write_value, write_values
 from ..arrays.span import Span
 from ..errors import LaunchError
 from ..kernels.ir import root, walk
@@ -27,8 +27,7 @@ from ..kernels.passes.simplify import forward
 from ..kernels.program import Kernel
 from ..launches.command import Command
 from ..launches.plan import plan
-from .call_arguments import arrays_in, with_arrays
-from .call_script import CallScript
+from .call_arguments import CallScript, arrays_in, with_arrays
 
 
 class Rows:

@@ -181,7 +181,7 @@ def test_a_branch_in_a_capture_is_the_one_that_was_taken(k):
 @pytest.mark.parametrize("wrong", [False, True])
 def test_results_in_arrays_of_structs_are_compared_by_their_fields(wrong):
     """The bytes between the fields are nobody's; a number of a field that differs is a finding."""
-    from workbench.warp.watch.events import _difference, _numbers
+    from workbench.warp.watch.session import _difference, _numbers
 
     kind = np.dtype([("flag", np.uint8), ("q", np.float32, (3,)), ("m", np.float64)], align=True)
     ours, theirs = np.zeros(4, kind), np.zeros(4, kind)

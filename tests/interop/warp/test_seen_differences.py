@@ -26,7 +26,7 @@ def seen() -> Any:
 
 def off(seen: Any, n: int, share: float) -> Any:
     """The step with a difference, as if Warp had rounded otherwise."""
-    from workbench.warp.watch.events import ForwardDifference
+    from workbench.warp.watch.session import ForwardDifference
 
     region = next(iter(seen.session.twins.buffers))
     seen.steps[n].difference = ForwardDifference(region, 2, 1.0, 1.0 + share, share * 2**23, share)

@@ -1,4 +1,4 @@
-"""Memory accesses of threads that run together, as is proven beforehand that they may (`analysis.thread_uses`).
+"""Memory accesses of threads that run together, as is proven beforehand that they may (`analysis.thread_conflicts`).
 
 Sums into arrays that nobody reads are kept until the block is over, and added thread by thread. Where an index leaves
 its array `LanesDiverge` is raised: the block is undone, and run thread by thread.
@@ -29,7 +29,7 @@ class LanesDiverge(Exception):
     """The threads of this block cannot run together."""
 
 
-# How the threads of a launch use an array that they change: see `analysis.thread_uses`.
+# How the threads of a launch use an array that they change: see `analysis.thread_conflicts`.
 OWN, LATER, IN_TURN = "own", "later", "in turn"
 
 

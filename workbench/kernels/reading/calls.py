@@ -20,7 +20,7 @@ from ...errors import KernelError, Where
 from .. import ir, ops, types as T
 from ..ir import constant
 from ..ops import control, memory
-from ..ops.tile_names import TileBuiltin
+from ..ops.signatures import TileBuiltin
 from ..parameter_types import Ref
 from ..row import Row, arity
 

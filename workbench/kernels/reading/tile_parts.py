@@ -15,7 +15,7 @@ from typing import Any, TypeGuard
 from .. import ir, ops
 from ..ir import constant
 from ..ops import control, memory, scalar, tiles, vectors
-from ..ops.tile_names import CHANGED, SHOWING, TILES, TileBuiltin
+from ..ops.signatures import CHANGED, SHOWING, TILES, TileBuiltin
 from ..row import Row
 from ..types import Composite, Scalar, Struct, Tile, TileOf, Type, int32, is_float, is_int, scalar_of, tile_type
 from .base import Meaning, ReaderBase, reads

@@ -16,7 +16,7 @@ from typing import Any
 from ...errors import KernelError
 from .. import ir
 from ..ops import tiles
-from ..ops.tile_names import CHANGED, TileBuiltin
+from ..ops.signatures import CHANGED, TileBuiltin
 from ..types import Tile
 from .assigned_names import base
 from .base import Meaning, ReaderBase

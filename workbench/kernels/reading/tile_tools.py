@@ -9,7 +9,7 @@ from typing import Any
 
 from .. import ir, ops
 from ..ops import random, scalar, tile_algebra, tiles
-from ..ops.tile_names import TILES
+from ..ops.signatures import TILES
 from ..types import Composite, Struct, Tile, TileStack, Type, Vector, bool_, float32, int32, scalar_of, uint32
 from . import tile_parts
 from .base import Meaning, ReaderBase, reads

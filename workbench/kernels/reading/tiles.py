@@ -17,7 +17,7 @@ import numpy as np
 from .. import ir, ops
 from ..ir import constant
 from ..ops import control, scalar, tile_algebra, tiles
-from ..ops.tile_names import CHANGED, PER_PART, TILES, TileBuiltin
+from ..ops.signatures import CHANGED, PER_PART, TILES, TileBuiltin
 from ..row import Row, arity
 from ..types import Composite, Tile, TileOf, bool_, float16, float32, int32, matrix, scalar_of, vector
 from .base import READERS, Meaning, ReaderBase, reads

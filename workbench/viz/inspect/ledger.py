@@ -21,8 +21,7 @@ from ...errors import GradientError
 from ...tapes.events import Event
 from ...tapes.seeds import check_seed
 from ...tapes.tape import Tape
-from .cell import Cell, CellIndex, cell_of
-from .collector import Collector, CollectorGroup
+from .collector import Cell, CellIndex, Collector, CollectorGroup, cell_of
 from .ledger_table import Contribution, Ledger
 
 LedgerMoment = Event | int | str | None  # an event, its position, "start", or None for the end

@@ -25,8 +25,7 @@ from ...tapes.rerun import Copies, Enough
 from ...tapes.reverse import extremal_memory, ties
 from ...tapes.tape import Tape
 from ..data.snapshot import TapeMoments
-from .steps import Microscope
-from .thread import ThreadRun
+from .thread import Microscope, ThreadRun
 
 EventLike = Event | int | str  # an event, its position in `tape.events`, or its label
 ThreadIndex = int | Sequence[int]

@@ -19,8 +19,7 @@ from ...tapes.tape import Tape
 from ..data.film import FilmReel, FilmTrack, arrow_scale, bounds, largest, lay_beside, reel
 from ..data.film_choice import choose
 from ..picture.svg import data_uri, quoted
-from .saved import SIZE, Saved, Widget
-from .view import cells, html_page, module, reply, style
+from .view import SIZE, Saved, Widget, cells, html_page, module, reply, style
 from .what_if import WhatIf
 
 STAGE = ("camera.js", *(f"film_{part}.js" for part in "frames paint bar seed what_if stage".split()))

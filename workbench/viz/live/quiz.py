@@ -28,8 +28,7 @@ from ...launches.launch import launch
 from ...tapes.tape import Tape
 from ..data.marks import DARK, LIGHT
 from ..picture.svg import data_uri
-from .saved import Saved, Widget
-from .view import module, style
+from .view import Saved, Widget, module, style
 
 LINE, SIZE = 96, 13.0  # characters of a line of the folded answer; of its text
 LOOSE = 1e-4  # of the largest number, by which exercises may be off

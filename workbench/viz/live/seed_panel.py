@@ -27,8 +27,7 @@ from ..data.snapshot import SIDE, frame_of, picture
 from ..picture.figure import reason
 from ..picture.svg import data_uri, quoted
 from . import jacobian_html
-from .saved import SIZE, Saved, Widget
-from .view import Busy, View, module, quiet_memory, style
+from .view import SIZE, Busy, Saved, View, Widget, module, quiet_memory, style
 
 FRAME = 0.2  # seconds between pictures while rows are filled
 LABELS = {  # of each kind of seed: the text of its button, and a note

@@ -24,8 +24,7 @@ from ..data.headline import Verdict, verdict
 from ..data.text import clean
 from ..picture.figure import TapeFigure
 from .film import STAGE, film_reel, packed
-from .saved import SIZE
-from .view import SCRIPTS, View, module, quiet_memory, style
+from .view import SCRIPTS, SIZE, View, module, quiet_memory, style
 from .what_if import WhatIf
 
 TOLD = 2000  # columns whose differences the table has

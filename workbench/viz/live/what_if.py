@@ -18,7 +18,7 @@ from ...arrays.array import array, read_values
 from ...arrays.workspace import Shadow, Workspace, shadow_view
 from ...device import on_host
 from ...diagnose.flow import trusted
-from ...diagnose.rule import seeded_number
+from ...diagnose.walk_record import seeded_number
 from ...display import png
 from ...errors import GradientError, LaunchError
 from ...kernels.types import Struct, is_float

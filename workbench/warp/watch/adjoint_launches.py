@@ -25,9 +25,8 @@ from ...tapes.kinds import LAUNCH
 from ...tapes.reverse import extremal_memory, put_back, reverse, rewind
 from .causes import needed
 from .compare import VerdictRow
-from .events import WarpStep
 from .memory import Untranslated
-from .session import Session
+from .session import Session, WarpStep
 from .snapshots import Snapshots
 from .verdicts import Verdicts
 from .walks import SCALES, Act, PublishedGradient, add_seeds, gradient_in, meets, reads

@@ -25,10 +25,9 @@ from ...tapes.events import Event, Need
 from ...tapes.rerun import Enough, run_primal
 from ...tapes.reverse import reverse
 from .compare import VerdictRow, accuracy
-from .events import WarpStep, asks_mesh
 from .hooks import is_installed
 from .memory import Untranslated
-from .session import Session
+from .session import Session, WarpStep, asks_mesh
 from .source_patterns import given_to_funcs, returned_by_atomics, suspects
 from .walks import Changed, GradientWalks, changed, meets, with_numbers
 

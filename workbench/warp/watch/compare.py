@@ -13,8 +13,7 @@ from ...kernels import ir
 from ...kernels.ops.memory import ATOMIC_ADD, ATOMIC_SUB
 from ...kernels.ops.scalar import ADD, MUL, SUB
 from ...kernels.types import is_float
-from .events import ForwardDifference, WarpStep
-from .session import Session
+from .session import ForwardDifference, Session, WarpStep
 
 Verdict = Literal["agrees", "wrong", "unverified", "not asked", "meant"]
 _NUMBER = re.compile(r"\d+")

@@ -12,13 +12,12 @@ from typing import Any
 import numpy as np
 from warp._src import context
 
-from .backward_calls import Backwards
 from .captures import Captured, CapturedLoop, Captures, inner, touched
-from .events import RACE, WarpStep
 from .hooks import Hooks, Theirs, caller
 from .memory import TwinBuffer, hull
+from .passes import Backwards
 from .recorder import EventRecorder, WarpCall
-from .session import Session
+from .session import RACE, Session, WarpStep
 from .snapshots import GraphSnapshots, ReplayedSnapshots
 
 TURNS = 100_000  # of a captured loop

@@ -21,11 +21,9 @@ from ...diagnose.finding import Finding
 from ...tapes.events import Event, Scope
 from ...tapes.kinds import COPY, OPAQUE
 from ...tapes.late_imports import ask
-from .backward_calls import Backwards
 from .compare import VerdictRow, VerdictTable
-from .events import WarpStep
-from .passes import WarpBackward
-from .session import Session
+from .passes import Backwards, WarpBackward
+from .session import Session, WarpStep
 
 Observer = Callable[[Event, Workspace], object]
 MOST = 8  # names in a sentence

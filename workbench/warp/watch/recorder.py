@@ -12,10 +12,9 @@ from ...arrays import allocation as memory
 from ...arrays.array import array
 from ...errors import WorkbenchError
 from .builtin_calls import host_write
-from .events import HOST_WRITE, RACE, WarpStep, asks_mesh, difference_of
 from .hooks import caller, first_line
 from .memory import TwinBuffer, Untranslated, hull, root_of
-from .session import CallSite, Session
+from .session import HOST_WRITE, RACE, CallSite, Session, WarpStep, asks_mesh, difference_of
 
 LARGE = 1 << 16  # bytes: comparing less takes no time
 TWICE = "it ran the adjoint of a launch, so that its own derivative is a second derivative"

@@ -16,7 +16,7 @@ from ...tapes.events import Event
 from ...tapes.reverse import reverse
 from .causes import NOTEBOOKS, explain
 from .compare import SLIGHT, SMALL, Verdict, VerdictRow, accuracy
-from .events import RACE, WarpStep
+from .session import RACE, WarpStep
 from .snapshots import digest, leaves_behind, shares_gradient
 from .walks import SCALES, GradientWalks, OtherSlopes, PublishedGradient, floats, is_choosing
 

@@ -32,9 +32,8 @@ from ...tapes.events import Event
 from ...tapes.rerun import Copies, Enough, is_number, run_copies, sample, small
 from ...tapes.reverse import reverse
 from .compare import NOISY, ROUNDED, VerdictRow
-from .events import WarpStep
 from .memory import Twins, Untranslated
-from .session import Session
+from .session import Session, WarpStep
 
 THREADS = 512  # of a launch, looked at for operands that are equal
 

@@ -19,18 +19,16 @@ from warp._src import context
 from ...arrays import allocation as memory
 from ...arrays.array import array
 from ...errors import GradientError, LaunchError
-from .backward_calls import Backwards
 from .captures import Captures
 from .compare import Differences, VerdictTable
 from .copy_calls import Builds, CopyCalls
-from .events import WarpStep
 from .graph_launches import GraphLaunches
 from .hooks import Hooks, refuse_walks
 from .launch_calls import LaunchCalls
-from .passes import WarpBackward
+from .passes import Backwards, WarpBackward
 from .pictures import by_module, picture, write_page
 from .recorder import EventRecorder
-from .session import Session
+from .session import Session, WarpStep
 
 CHECKS = ("gradient", "forward", None)
 _open: list[Watch] = []
