@@ -6,7 +6,7 @@ import random
 
 import pytest
 
-from workbench.arrays.address_ranges import AddressRanges
+from workbench.arrays.span import AddressRanges
 
 
 class Memory:

@@ -11,7 +11,7 @@ import pytest
 
 import workbench as wb
 from workbench.diagnose import diagnose
-from workbench.diagnose.glance import SAMPLES, glance
+from workbench.diagnose.finite import SAMPLES, glance
 from workbench.viz.data.headline import verdict
 
 N = 8

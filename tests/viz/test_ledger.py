@@ -16,7 +16,7 @@ from tests.fuzz import kernels as fuzz
 from workbench.arrays.span import Span
 from workbench.errors import GradientError
 from workbench.kernels.passes import ledger_adjoint
-from workbench.viz.inspect import collector, ledger_table
+from workbench.viz.inspect import ledger as ledgers_of, ledger_table
 
 pytestmark = pytest.mark.usefixtures("backend")
 
@@ -200,7 +200,7 @@ def test_extremes_share_and_keep():
 
 
 def test_many_threads_on_one_cell_become_one_row_per_line_with_the_same_sum():
-    n = 3 * ledger_adjoint.ENTRIES if wb.config.backend == "c" else collector.JOINED + 50
+    n = 3 * ledger_adjoint.ENTRIES if wb.config.backend == "c" else ledgers_of.JOINED + 50
     w = np.random.default_rng(0).uniform(-1, 1, n).astype(np.float32)
     p, y = vector(2), wb.zeros(n, dtype=float)
     with wb.Tape() as tape:
@@ -238,7 +238,7 @@ def test_what_a_launch_of_a_gpu_goes_through_gives_the_same_rows(monkeypatch):
     tape.backward(grads={a: wb.full(2, 1.0, dtype=float) for a in (x, y, z)})
     cells = [(x, 1, "start"), (x, 1, 2), (p, 0, None), (v, (1, 0), None), (m, (1, 0, 1), None), (y, 1, 1)]
     usual = [tape.ledger(*cell) for cell in cells]
-    spaces, before = [], collector.Collector.before
+    spaces, before = [], ledgers_of.Collector.before
 
     def noted(self, event, space):
         spaces.append(space)
@@ -247,8 +247,8 @@ def test_what_a_launch_of_a_gpu_goes_through_gives_the_same_rows(monkeypatch):
     def on_host(self, event, copies, executable, log):
         self.run_on_host(event, spaces[-1], executable, log)
 
-    monkeypatch.setattr(collector.Collector, "before", noted)
-    monkeypatch.setattr(collector.Collector, "run_beside", on_host)
+    monkeypatch.setattr(ledgers_of.Collector, "before", noted)
+    monkeypatch.setattr(ledgers_of.Collector, "run_beside", on_host)
     assert [tape.ledger(*cell) for cell in cells] == usual and sum(len(book.rows) for book in usual) > 5
 
 
@@ -280,7 +280,7 @@ def test_a_sum_that_rounding_does_not_explain_is_an_error(monkeypatch):
     with wb.Tape() as tape:
         wb.launch(neighbours, 2, inputs=[x], outputs=[y])
     tape.backward(grads={y: wb.full(2, 1.0, dtype=float)})
-    monkeypatch.setattr(collector.Collector, "enter", lambda *_: None)
+    monkeypatch.setattr(ledgers_of.Collector, "enter", lambda *_: None)
     with pytest.raises(GradientError, match=r"\[ledger-sum\]") as info:
         tape.ledger(x, 0)
     assert "x[0]" in str(info.value)
@@ -480,7 +480,7 @@ def test_the_elements_that_hold_a_byte_are_those_that_a_search_finds():
             for index in np.ndindex(shape):
                 gap = offset - span.offset - sum(i * s for i, s in zip(index, strides, strict=True))
                 searched += [(index, gap)] if 0 <= gap < span.itemsize else []
-            assert sorted(collector.elements_at(span, offset)) == searched
+            assert sorted(ledgers_of.elements_at(span, offset)) == searched
             found += len(searched)
     assert found > 500
 

@@ -30,10 +30,9 @@ from workbench.viz.data.trace import (
     fold_flags,
     join_levels,
 )
-from workbench.viz.picture.figure import TapeFigure
+from workbench.viz.picture.figure import TapeFigure, event_rows
 from workbench.viz.picture.scene import Picture
 from workbench.viz.picture.svg import Mark, Scene, render
-from workbench.viz.picture.table import event_rows
 from workbench.viz.picture.window import LEFT, PAGE, ROWS
 
 SVG = "{http://www.w3.org/2000/svg}"

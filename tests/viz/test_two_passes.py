@@ -15,9 +15,9 @@ from workbench import pitfalls
 from workbench.diagnose.against import aligned
 from workbench.viz.data.against import PassComparison, compare, distinct_digits
 from workbench.viz.data.trace import Trace
+from workbench.viz.picture.figure import event_rows
 from workbench.viz.picture.scene import Picture
 from workbench.viz.picture.svg import Scene
-from workbench.viz.picture.table import event_rows
 
 N = 3
 

@@ -25,9 +25,8 @@ from ..device import Device, XpArray, catch_up, cpu, get_device, let_follow, xp
 from ..display import bytes_text
 from ..errors import LaunchError, Where
 from . import capture_log
-from .address_ranges import AddressRanges
 from .interval_index import NO_SPANS, SpanIndex, WeakSpanSet
-from .span import AddressedMemory, Span, byte_entries
+from .span import AddressedMemory, AddressRanges, Span, byte_entries
 
 LOCK = threading.RLock()
 """Held while a launch, a host write, a recording or a reverse walk touches memory."""

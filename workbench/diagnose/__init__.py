@@ -2,7 +2,7 @@
 
 Rules (`record`, `finite`, `flow`) look at the tape, at the IR of its kernels and at one real walk (`walk_record`); for
 a statement the launch runs once more in the interpreter, on copies (`finite`, `zero_adjoint`, `flow`, `kinks`).
-Causes have files of their own: derivatives cut by a statement (`cuts`), results that nobody uses (`unused_results`),
+Causes have files of their own: derivatives cut by a statement (`flow`), results that nobody uses (`unused_results`),
 adjoints that grow and iterations (`series`), bounds that are never left (`saturated`), both in a loop of one kernel
 (`loop_turns`), several tapes (`record`), places without a derivative (`kinks`).
 No gradient changes. Imports `tapes` and below. To add a finding: a rule in one of these files, entered in the

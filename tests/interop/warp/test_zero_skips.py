@@ -75,7 +75,7 @@ def counted(f: wb.array[float], y: wb.array[float]):
 
 @pytest.mark.parametrize(("kernel", "lines"), [(products, 1), (two_tests, 2)])
 def test_work_that_comes_to_nothing_is_found(kernel, lines):
-    from workbench.warp.watch.rewritten_launches import skips, without_zero_skips
+    from workbench.warp.watch.launch_calls import skips, without_zero_skips
 
     function = kernel.program().function
     assert len(skips(function)) == lines
@@ -84,7 +84,7 @@ def test_work_that_comes_to_nothing_is_found(kernel, lines):
 
 @pytest.mark.parametrize("kernel", [switched_off, stored, divided, of_integers, counted])
 def test_other_work_is_left_as_it_is(kernel):
-    from workbench.warp.watch.rewritten_launches import without_zero_skips
+    from workbench.warp.watch.launch_calls import without_zero_skips
 
     function = kernel.program().function
     assert without_zero_skips(function) is function

@@ -11,10 +11,9 @@ from ..row import NO_GRADIENT, Effect, Row, refuse
 from . import control, matrices, memory, parts, quaternions, random, scalar, tile_algebra, tiles, vectors
 from .c_text import PRELUDES, prelude
 from .conversions import construct, convert
-from .functions import BUILTINS, PYTHON, STORING, binary, compare, unary
+from .functions import BUILTINS, PYTHON, REFUSED, STORING, binary, compare, instead_of, unary, why_refused
 from .row import ROWS, row
 from .samples import STATEFUL
 from .signatures import TILES
-from .warp_names import REFUSED, instead_of, why_refused
 
 PRELUDE = "".join(PRELUDES.values())

@@ -7,8 +7,9 @@ from __future__ import annotations
 
 import builtins
 import math
+import re
 import weakref
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from functools import partial
 from typing import Any
 
@@ -22,6 +23,7 @@ from . import matrices, memory, random, scalar, vectors
 from .bits import BIT_COUNT, cast
 from .conversions import convert, here, identity, quat_identity, truth
 from .decompositions import DECOMPOSITIONS
+from .examples import paragraphs
 from .matrices import INVERSE, MATMUL, MATVEC, TRANSPOSE
 from .noise import NOISES
 from .quaternions import QUAT_MUL
@@ -32,6 +34,10 @@ from .scalar import CAST, EXP, LE, SQRT, TIMES, WHERE, floats
 from .signatures import describe
 from .transforms import TRANSFORMS, transform_multiply
 from .vectors import CONSTRUCT, DOT, LENGTH, LENGTH_SQ, SCALE, UNSCALE
+
+# reason -> names of Warp; what to write -> the names that other libraries have for it
+_REASONS, _ELSEWHERE = paragraphs("warp_refused.txt"), paragraphs("other_names.txt")
+REFUSED: dict[str, str] = {name: reason for reason, names in _REASONS.items() for name in names.split()}
 
 
 def multiply(a: Operand, b: Operand) -> Any:
@@ -412,3 +418,27 @@ for _name, _made in (BUILTINS | STATEFUL | ATOMICS).items():
         describe(_made, _made.name, _made.doc)
     else:
         describe(_made, _name, _made.__doc__ or "")
+
+
+def why_refused(name: str) -> str | None:
+    """The reason why a name of Warp is not in the language; None for names that are, or that Warp lacks."""
+    if name in BUILTINS or name in STATEFUL:
+        return None
+    families = (reason for known, reason in REFUSED.items() if known.endswith("_") and name.startswith(known))
+    return REFUSED.get(name) or next(families, None)
+
+
+def instead_of(name: str, known: Iterable[str], module: str = "wb") -> str:
+    """The replacement for an unknown `wb.` name: its counterpart, else the closest spelling, else ""."""
+    import difflib
+
+    close = difflib.get_close_matches(name, known, n=1) or difflib.get_close_matches(name.lower(), known, n=1)
+    if size := re.fullmatch(r"vec(\d+)([fdhi]?)", name):
+        return f"wb.types.vector({size[1]}, {_SCALARS[size[2]]})"
+    if size := re.fullmatch(r"mat(\d)(\d)([fdh]?)", name):
+        return f"wb.types.matrix(({size[1]}, {size[2]}), {_SCALARS[size[3]]})"
+    meant = next((line for line, names in _ELSEWHERE.items() if name in names.split()), None)
+    return meant or (f"{module}.{close[0]}" if close else "")
+
+
+_SCALARS = {"": "float", "f": "float", "d": "wb.float64", "h": "wb.float16", "i": "int"}

@@ -19,7 +19,7 @@ from ...arrays.array import array
 from ...arrays.workspace import Workspace
 from ...diagnose import Finding, diagnose
 from ...diagnose.against import TapeRun, against as compared
-from ...diagnose.glance import glance
+from ...diagnose.finite import glance
 from ...diagnose.walk_step import accesses, shadow_view
 from ...errors import GradientError, KernelError, Where, shown_file
 from ...kernels import ir

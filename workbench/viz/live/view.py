@@ -42,8 +42,7 @@ from ..data.headline import PATIENT, SOON, Verdict, followed, telling_threads, v
 from ..data.marks import THEMES
 from ..data.snapshot import Retrace, SeedBytes, TapeMoments, frame_of, full_shape, known_picture, seed_bytes
 from ..data.text import clean, clean_lines, json_number
-from ..inspect.collector import cell_of
-from ..inspect.ledger import ledger
+from ..inspect.ledger import cell_of, ledger
 from ..inspect.ledger_table import Contribution, Ledger
 from ..inspect.microscope import KeptRun, ThreadIndex, microscope
 from ..picture.figure import TapeFigure
