@@ -10,23 +10,12 @@ from ..analysis import activity
 from ..ir import Function, Role, Stmt, Value, companion, numeric, root, walk
 from ..ops import control as c, memory as mem
 from ..ops.row import ROWS
-from ..ops.scalar import ABS, COPYSIGN, JUMPING, SIGN, side_of_zero
-from ..row import Row, Singular
+from ..row import Singular
 from ..types import Array, Type, is_float, shadow_type
 from .replay import Groups, Key, Replay
+from .sides import Sides
 
 EXTREMES = (mem.ATOMIC_MIN, mem.ATOMIC_MAX)
-
-
-def _sides_of_zero(stmts: list[Stmt]) -> dict[Value, Row]:
-    """Numbers that jump at 0, and what a loop makes of them or they of it -> the rule of their abs, if that is one."""
-    found: dict[Value, set[Row]] = {}
-    for x, side in filter(None, map(side_of_zero, stmts)):
-        found.setdefault(x, set()).add(side)
-    for x in [x for s in stmts * 2 if s.row in (c.FOR, c.WHILE) for x in c.carried(s)]:  # twice for loops in loops
-        one = x.init, x.param, x.result, x.out
-        found.update(dict.fromkeys(one, set().union(*[found.get(v, set()) for v in one])))
-    return {x: next(iter(sides)) for x, sides in found.items() if len(sides) == 1}
 
 
 class Derivative(Replay):
@@ -45,8 +34,7 @@ class Derivative(Replay):
         self.mixed: frozenset[str] = frozenset()
         self.extremal = self._extremal()
         self.companions: dict[tuple[Role, str], Value] = {}
-        self.sides = _sides_of_zero([*walk(primal.body)])
-        self.signed = any(s.row in (SIGN, COPYSIGN) for s in walk(primal.body))
+        self.sides = Sides([*walk(primal.body)])
 
     def _extremal(self) -> tuple[str, ...]:
         """The extremes with a derivative. Of an array that a kernel uses otherwise too they have none: `mixed`."""
@@ -129,10 +117,8 @@ class Derivative(Replay):
     def rule(self, stmt: Stmt) -> Stmt:
         """The statement whose derivative rule is used: this one, or what its row puts in its place."""
         stmt = (stmt.row.fused(stmt) if stmt.row.fused is not None else None) or stmt
-        if stmt.row is not ABS:
-            return stmt
-        row = self.sides.get(stmt.args[0], JUMPING if self.signed else ABS)
-        return Stmt(row, stmt.args, stmt.outs)
+        row = self.sides.rule(stmt)
+        return stmt if row is stmt.row else Stmt(row, stmt.args, stmt.outs, attr=stmt.attr)
 
     def claim(self, singular: Singular, met: Value, sure: bool = True) -> None:
         """Emit the claim that this does not hold: a derivative comes to where a row has none."""
