@@ -225,7 +225,8 @@ def kinks(case: RuleInput) -> Iterator[Finding]:
             f"`{stmt.row.name}` is at a tie in thread {thread}: the gradient that goes through it is that of one side."
         )
         brief = f"`{stmt.row.name}` behind {{arrays}} is at its corner {{at}}: the gradient is that of one side"
-        yield step.finding("kink", "info", text, KINK, step.written, where_of(stmt), thread, brief=brief)
+        fix = "nothing, if either slope will do; else a smooth transition"
+        yield step.finding("kink", "info", text, fix, step.written, where_of(stmt), thread, brief=brief)
     for stmt, number in seen.close.most_common(1):
         event, thread = seen.first[stmt]
         step = case.trail.of[event]
@@ -234,11 +235,11 @@ def kinks(case: RuleInput) -> Iterator[Finding]:
             f" `{stmt.row.name}` (for one, in thread {thread}): another backend or precision may decide otherwise,"
             " and the gradient jumps there."
         )
+        fix = "compare gradients between backends where none is close, or use a smooth transition"
         brief = f"`{stmt.row.name}` behind {{arrays}} is at its corner {{at}}: rounding decides which way it goes"
-        yield step.finding("kink", "info", text, KINK, step.written, where_of(stmt), thread, brief=brief)
+        yield step.finding("kink", "info", text, fix, step.written, where_of(stmt), thread, brief=brief)
 
 
-KINK = "compare gradients between backends where none is close, or use a smooth transition"
 OBJECTIVES = (unsettled, running_sums, seed_of_ones)
 WALKED = (gradient_ends, unused_results, custom_rules, cancelling, kinks)  # of a whole walk from a seed
 FLOW = (growing, growing_turns, *OBJECTIVES)
