@@ -120,24 +120,32 @@ def in_a_loop(x: wb.array[F], y: wb.array[F]):
     y[i] = (total + below) / F(i + 3)
 
 
-@pytest.mark.parametrize(
-    "kernel",
-    [
-        parts,
-        both_positive,
-        scaled,
-        of_a_difference,
-        either,
-        clamped,
-        clamped_first,
-        by_branches,
-        three_ways,
-        with_a_size,
-        with_a_size_below,
-        of_vectors,
-        in_a_loop,
-    ],
-)
+@wb.kernel
+def by_stored_numbers(x: wb.array[F], y: wb.array[F]):
+    i = wb.tid()
+    y[i] = x[i] / F(2.0)
+    y[i] = F(2.0) * wb.max(y[i], F(0.0)) + wb.min(x[i], F(0.0))
+
+
+SMOOTH = [
+    parts,
+    both_positive,
+    scaled,
+    of_a_difference,
+    either,
+    clamped,
+    clamped_first,
+    by_branches,
+    three_ways,
+    with_a_size,
+    with_a_size_below,
+    of_vectors,
+    in_a_loop,
+    by_stored_numbers,
+]
+
+
+@pytest.mark.parametrize("kernel", SMOOTH)
 def test_a_number_put_together_again_has_the_slope_1(kernel):
     x, y = wb.array(XS, dtype=F, requires_grad=True), wb.zeros(5, dtype=F)
     with wb.Tape() as tape:
@@ -146,6 +154,18 @@ def test_a_number_put_together_again_has_the_slope_1(kernel):
     np.testing.assert_allclose(y.numpy(), XS, rtol=1e-14)
     np.testing.assert_allclose(x.grad.numpy(), 1.0, rtol=1e-14)
     np.testing.assert_allclose(wb.jvp(tape, [{x: np.ones(5)}])[0][y], 1.0, rtol=1e-14)
+
+
+@pytest.mark.host_memory
+@pytest.mark.parametrize("kernel", SMOOTH)
+def test_the_microscope_and_the_ledger_keep_to_the_same_side(kernel):
+    x, y = wb.zeros(1, dtype=F, requires_grad=True), wb.zeros(1, dtype=F)
+    with wb.Tape() as tape:
+        wb.launch(kernel, 1, [x], [y])
+    tape.backward(y)
+    steps = tape.microscope(0, 0).steps
+    assert sum(s.adjoint for s in steps if s.note == "added to d x[0]") == pytest.approx(1.0, rel=1e-14)
+    assert sum(row.value for row in tape.ledger(x, 0).rows) == pytest.approx(1.0, rel=1e-14)
 
 
 # ---- second derivatives

@@ -6,16 +6,38 @@ under atomic_min or atomic_max what it held after the launch, and among how many
 
 from __future__ import annotations
 
+from dataclasses import dataclass
+
 from ..analysis import activity
 from ..ir import Function, Role, Stmt, Value, companion, numeric, root, walk
 from ..ops import control as c, memory as mem
 from ..ops.row import ROWS
 from ..row import Singular
 from ..types import Array, Type, is_float, shadow_type
+from . import simplify
 from .replay import Groups, Key, Replay
 from .sides import Sides
 
 EXTREMES = (mem.ATOMIC_MIN, mem.ATOMIC_MAX)
+
+
+@dataclass(frozen=True)
+class Derived:
+    """An adjoint, a tangent or a count of ties, and what it asks of the tape.
+
+    `needs`: array parameters whose contents at the launch the replay reads. `private`: those it also writes, to be
+    lent as copies. `ordered`: the result of an atomic is reused, so threads must run one after the other, in order.
+    `extremal`: arrays under atomic_min or atomic_max. Parameters of `function`: the kernel's, a companion (`ir.Role`)
+    for each active one, and two for each extremal one: what it held after the launch, and the ties of each cell, among
+    how many contributors its derivative is shared.
+    """
+
+    function: Function
+    active: frozenset[str]
+    needs: frozenset[str]
+    private: frozenset[str]
+    ordered: bool = False
+    extremal: tuple[str, ...] = ()
 
 
 class Derivative(Replay):
@@ -48,6 +70,13 @@ class Derivative(Replay):
             if s.row is not found[shared[0]].row or name != shared[0] or s in self.reused:
                 self.mixed |= self.group(name)
         return tuple(p.name for p in self.primal.params if p.name in found and p.name not in self.mixed)
+
+    def derived(self, written: Function) -> Derived:
+        """A program that is written, simplified, with its needs of the tape."""
+        made = simplify.adjoint(written, self.groups)
+        needs, private = self.asks(made)
+        needs |= frozenset(self.extremal)
+        return Derived(made, self.active, needs, private, bool(self.reused), self.extremal)
 
     def without_derivative(self, stmt: Stmt) -> c.NoDerivative | None:
         """The error of an atomic on an active array that has no derivative; None if it has one."""

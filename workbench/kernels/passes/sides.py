@@ -7,8 +7,8 @@ or `clamp` of the two numbers, which gives a tie to its first operand. The side 
 
 from __future__ import annotations
 
-from ..ir import Stmt, Value
-from ..ops import control as c, scalar
+from ..ir import Stmt, Value, root
+from ..ops import control as c, memory as mem, scalar
 from ..row import Row
 from ..types import is_float
 from .simplify import constant_of, is_zero
@@ -23,7 +23,8 @@ class Sides:
 
     def __init__(self, stmts: list[Stmt]):
         stmts = [s for s in stmts if s.role != "tangent"]  # a rule's own comparisons decide nothing
-        self.same: dict[Value, Value] = {}  # names of what a loop carries, which is one number here
+        self.same: dict[Value, Value] = {}  # names of what a loop carries or a cell holds, which is one number here
+        self._follow_cells(stmts)
         for *names, out in [names for s in stmts if s.row in (c.FOR, c.WHILE) for names in c.flows(s)]:
             for v in names:
                 if constant_of(v) is None and self._first(v) is not self._first(out):
@@ -49,6 +50,22 @@ class Sides:
         other = [self._is_above(a, b) is (not above) for a, b, above in _kept(stmt)]
         return scalar.OTHER_SIDE.get((stmt.row, *other), stmt.row)
 
+    def _follow_cells(self, stmts: list[Stmt]) -> None:
+        """As `simplify.forward` does, so that a program with all of its loads keeps to the same sides."""
+        cells: dict[tuple, Value] = {}
+        for s in stmts:
+            if s.row is not mem.LOAD and not s.row.writes:
+                continue
+            array, *indices = s.args if s.row is mem.LOAD else s.args[:-1]
+            cell = root(array).name, array.stmt is None, *map(self._name, indices)
+            if s.row is mem.LOAD:
+                if (known := cells.setdefault(cell, s.outs[0])) is not s.outs[0]:
+                    self.same[s.outs[0]] = self._first(known)
+                continue
+            cells = {other: v for other, v in cells.items() if other[0] != cell[0]}
+            if s.row is mem.STORE:
+                cells[cell] = s.args[-1]
+
     def _first(self, v: Value) -> Value:
         while v in self.same:
             v = self.same[v]
@@ -65,6 +82,7 @@ class Sides:
 
     def _pair(self, a: Value, b: Value | None, above: bool) -> tuple[_Pair, bool]:
         """(two numbers, for x - y and 0 those two, is the first above the second) where that is said of a and b."""
+        a, b = self._first(a), b and self._first(b)
         if b is not None and not is_zero(b):
             return self._pair(b, None, not above) if is_zero(a) else ((self._name(a), self._name(b)), above)
         row, args = (None, ()) if a.stmt is None else (a.stmt.row, a.stmt.args)
@@ -78,7 +96,8 @@ class Sides:
         return (self._name(a), 0.0), above
 
     def _name(self, v: Value) -> object:
-        return self._first(v) if constant_of(v) is None else constant_of(v)
+        v = self._first(v)
+        return v if constant_of(v) is None else constant_of(v)
 
 
 def _decided(stmt: Stmt) -> list[_Order]:

@@ -9,7 +9,6 @@ One thing differs: a func with an adjoint of its own is differentiated itself, w
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from functools import reduce
 
 from ...errors import KernelError
@@ -23,30 +22,15 @@ from ..ops.vectors import LENGTH, NORMALIZE, components
 from ..row import NO_GRADIENT, Effect, Row
 from ..types import Array, Composite, Scalar, int32, shadow_type
 from . import simplify
-from .derivative import EXTREMES, Derivative
+from .derivative import EXTREMES, Derivative, Derived
 from .named import named_pass
 from .prune import prune
 from .replay import Groups
 from .singular import LIMITS
 
 
-@dataclass(frozen=True)
-class Tangent:
-    """A tangent program and what it asks of the tape; the fields mean what they mean in `adjoint.Reverse`.
-
-    Parameters: the kernel's; a tangent for each active one; two for each array in `extremal`, as of the adjoint.
-    """
-
-    function: Function
-    active: frozenset[str]
-    needs: frozenset[str]
-    private: frozenset[str]
-    ordered: bool
-    extremal: tuple[str, ...] = ()
-
-
 @named_pass("tangent")
-def tangent(function: Function, active: frozenset[str], groups: Groups = ()) -> Tangent:
+def tangent(function: Function, active: frozenset[str], groups: Groups = ()) -> Derived:
     """The tangent of `function` for the parameters named in `active`; `groups` as for the adjoint.
 
     Raises KernelError where an operation on an active path has no derivative.
@@ -65,12 +49,9 @@ class _Tangent(Derivative):
         super().__init__(primal, active, groups)
         self.useful = activity.useful(primal, active)
 
-    def build_tangent(self) -> Tangent:
+    def build_tangent(self) -> Derived:
         self.write()
-        made = simplify.adjoint(self.named("tangent"), self.groups)
-        needs, private = self.asks(made)
-        needs |= frozenset(self.extremal)
-        return Tangent(made, self.active, needs, private, bool(self.reused), self.extremal)
+        return self.derived(self.named("tangent"))
 
     def write(self) -> None:
         known = self.parameters(Role.TANGENT)
