@@ -542,8 +542,25 @@ def size_over_the_sign(v: wb.array[V3], n: int, y: wb.array[F]):
     wb.atomic_add(y, i, wb.sign(x) * wb.sin(wb.abs(x) + x * x))
 
 
+@wb.kernel
+def size_by_the_sign_of_its_half(v: wb.array[V3], n: int, y: wb.array[F]):
+    i = wb.tid()
+    x = v[i][0]
+    y[i] = -wb.abs(x) * wb.sign(-x / F(2.0))
+
+
+BY_SIDES = [
+    size_handed_on,
+    size_of_the_last,
+    size_by_side,
+    size_turned,
+    size_over_the_sign,
+    size_by_the_sign_of_its_half,
+]
+
+
 @pytest.mark.parametrize("zero", [0.0, -0.0])
-@pytest.mark.parametrize("kernel", [size_handed_on, size_of_the_last, size_by_side, size_turned, size_over_the_sign])
+@pytest.mark.parametrize("kernel", BY_SIDES)
 def test_a_size_on_the_side_of_its_sign_is_the_number_in_all_modes(kernel, zero):
     """However it comes to its sign: within a turn, from the last one, behind the loop; forwards and backwards."""
     program = turns(kernel)
@@ -563,7 +580,7 @@ def test_a_size_on_the_side_of_its_sign_is_the_number_in_all_modes(kernel, zero)
 def by_the_sign_of_another(v: wb.array[V3], n: int, y: wb.array[F]):
     i = wb.tid()
     x = v[i][0]
-    y[i] = wb.abs(x) * wb.sign(F(2.0) * x)
+    y[i] = wb.abs(x) * wb.sign(x * x * x)
 
 
 @wb.kernel

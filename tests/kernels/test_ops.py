@@ -60,7 +60,7 @@ for _t in ANY:
     case("neg pos abs", _t)
     case("where", np.bool_(True), _t, _t)
     case("where", np.bool_(False), _t, _t)
-    case("pick_lt", _t, _t, _t, _t)
+    case("pick_lt pick_le", _t, _t, _t, _t)
     case("gate times moves", _t, _t)
     case("over", _t, _t, domain=(0.3, 2.0))
     case("lerp", _t, _t, S)
@@ -426,7 +426,9 @@ def test_python_numbers_take_the_type_beside_them():
 INTS = (T.int8, T.int16, T.int32, T.int64, T.uint8, T.uint16, T.uint32, T.uint64)
 REALS = (T.float32, T.float64)
 C_CASES = [
-    *itertools.product("add sub mul div min max floordiv pymod mod lt ge eq pick_lt clamp".split(), INTS + REALS),
+    *itertools.product(
+        "add sub mul div min max floordiv pymod mod lt ge eq pick_lt pick_le clamp".split(), INTS + REALS
+    ),
     *itertools.product(["bit_and", "bit_or", "bit_xor", "invert", "lshift", "rshift"], INTS),
     *itertools.product(["neg", "abs", "sign", "step", "nonzero"], INTS + REALS),
     *itertools.product(
@@ -456,6 +458,7 @@ CLOSE_CASES = [
 ]
 ARITY = {
     "pick_lt": 4,
+    "pick_le": 4,
     "clamp": 3,
     "lerp": 3,
     "pow": 2,

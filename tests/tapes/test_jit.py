@@ -101,6 +101,30 @@ def test_a_tape_in_it_gives_the_gradient():
     assert gradient.replays == 7  # of arrays known by form, the first is captured on copies
 
 
+def test_a_tape_that_only_a_recording_keeps_hands_nothing_on(monkeypatch):
+    """Without one it is gone when the function returns: what another call left in a gradient waits for nobody."""
+
+    def step(x, y, gain):
+        loss = wb.zeros(1)
+        with wb.Tape() as tape:
+            wb.launch(move, 3, [x, y, gain])
+            wb.launch(energy, 3, [x], [loss])
+        tape.backward(loss)
+
+    found = []
+    for on in (True, False):
+        monkeypatch.setattr(wb.config, "jit", on)
+        x, y = wb.array([0.5, 0.25, 1.0], requires_grad=True), wb.array([1.0, 2.0, 0.5], requires_grad=True)
+        run = wb.jit(step)
+        with warnings.catch_warnings(record=True) as said:
+            warnings.simplefilter("always")
+            for a, b, gain in ((x, y, 0.5), (x, y, 0.5), (y, x, 0.125), (x, y, 0.25)):
+                run(a, b, gain)
+        assert any("was written by an earlier tape" in str(w.message) for w in said)
+        found.append([a.list() for a in (x, y, x.grad, y.grad)])
+    assert found[0] == found[1]
+
+
 def test_leaves_accumulate_over_replays():
     @wb.jit
     def add(x):

@@ -232,8 +232,16 @@ def _size(x: EventAccess) -> float:
 
 
 def kinks(case: RuleInput) -> Iterator[Finding]:
-    """Finds comparisons that another backend, or another precision, may decide otherwise."""
+    """Finds ties that an adjoint goes through, and comparisons that rounding may decide otherwise elsewhere."""
     seen = case.trail.observer(Kinks)
+    for stmt, event, thread in seen.tied.values():
+        step = case.trail.of[event]
+        text = (
+            f"`{stmt.row.name}` is at a tie in thread {thread}: the gradient that goes through it is that of one side."
+        )
+        brief = f"`{stmt.row.name}` behind {{arrays}} is at its corner {{at}}: the gradient is that of one side"
+        fix = "nothing, if either slope will do; else a smooth transition"
+        yield step.finding("kink", "info", text, fix, step.written, where_of(stmt), thread, brief=brief)
     for stmt, number in seen.close.most_common(1):
         event, thread = seen.first[stmt]
         step = case.trail.of[event]

@@ -31,20 +31,23 @@ ULPS = 4
 MOST = 120_000  # statements of one diagnosis: a fraction of a second
 LAUNCHES = 32  # looked at, spread evenly over the tape
 MANY = 256  # the same where all of their threads have room
-_COMPARISONS = (scalar.LT, scalar.LE, scalar.GT, scalar.GE, scalar.PICK_LT)
+_PICKS = (scalar.PICK_LT, scalar.PICK_LE)
+_COMPARISONS = (scalar.LT, scalar.LE, scalar.GT, scalar.GE, *_PICKS)
 
 
 @dataclass
 class Kinks(WalkObserver):
     """An observer of comparisons during a walk: how many, the close ones by statement, in how many launches.
 
-    `chosen`: the launches to look at; `run`: how many statements that took.
+    `chosen`: the launches to look at; `run`: how many statements that took. `tied`: by line a statement that chooses
+    between two slopes whose operands are equal, where that makes a difference to the adjoint.
     """
 
     chosen: frozenset[Event] = frozenset()
     compared: int = 0
     close: Counter[ir.Stmt] = field(default_factory=Counter)
     first: dict[ir.Stmt, tuple[Event, Any]] = field(default_factory=dict)
+    tied: dict[Where | None, tuple[ir.Stmt, Event, Any]] = field(default_factory=dict)
     launches: int = 0
     run: int = 0
 
@@ -77,10 +80,12 @@ class Kinks(WalkObserver):
                 raise Enough
             if _decides(stmt):
                 self.compared += 1
-                if _close(values, *stmt.args[:2]):
-                    of = stmt.of or stmt
+                of, at = stmt.of or stmt, thread[0] if len(thread) == 1 else thread
+                if stmt.row in _PICKS and is_tied(stmt, values):
+                    self.tied.setdefault(where_of(of), (of, event, at))
+                elif _close(values, *stmt.args[:2]):
                     self.close[of] += 1
-                    self.first.setdefault(of, (event, thread[0] if len(thread) == 1 else thread))
+                    self.first.setdefault(of, (event, at))
 
         sample(event, space, trace, costs, threads)
 
@@ -100,7 +105,13 @@ def _costs_of(function: ir.Function) -> dict[ir.Stmt, int]:
 
 
 def _decides(stmt: ir.Stmt) -> bool:
-    return stmt.row in _COMPARISONS and is_number(stmt.args[0])
+    return stmt.row in _COMPARISONS and is_number(stmt.args[0]) and stmt.args[0] is not stmt.args[1]
+
+
+def is_tied(stmt: ir.Stmt, values: run.LiveValues) -> bool:
+    """True if a choice between two slopes has equal operands, and the adjoint depends on it."""
+    a, b, x, y = (values[v] for v in stmt.args)
+    return bool(np.any((a == b) & (x != y)))
 
 
 def _close(values: run.LiveValues, a: ir.Value, b: ir.Value) -> bool:

@@ -43,6 +43,7 @@ class RecordingId:
     seeded    id of a memory -> checksum of its seed in the last backward; `when` that was.
     waiting   borders of other tapes whose adjoint this one can be seeded with. lost: those it was not seeded with.
     chained   True if the last backward was seeded with any of them.
+    over      True if nobody can walk its tape any more, although a recording of a jit function keeps that.
     """
 
     def __init__(self, border: Border):
@@ -55,13 +56,13 @@ class RecordingId:
         self.when = 0
         self.waiting: list[ForeignLeaf] = []
         self.lost: list[ForeignLeaf] = []
-        self.chained = False
+        self.chained = self.over = False
 
     @property
     def alive(self) -> bool:
         """True if its tape exists and was not reset, so that it can be walked backwards."""
         border = self.border()
-        return border is not None and border.run is self
+        return border is not None and border.run is self and not self.over
 
     def around(self, other: RecordingId | None) -> bool:
         """True if the other run is this one, or its tape was entered inside this one's."""

@@ -226,6 +226,8 @@ class Jit:
             text = f"it returns a {type(thing).__name__}, which a replay does not make."
             raise refusal(self.__name__, text, instead="arrays, numbers, and tuples, lists, dicts or structs of them")
         assert capture.graph is not None
+        for tape in capture.graph.tapes:  # without a recording, those made in the function would be gone
+            tape.border.run.over = tape.local
         made = CapturedCall(capture.graph, result, script, copies)
         if copies is None:
             form.adopted.enter(call.serials, made)

@@ -24,7 +24,8 @@ from ..arrays.span import Span
 from ..arrays.workspace import Workspace, add_into, add_seed, float_parts, gradient_dtype, same_part, shadow_view
 from ..device import on_host
 from ..errors import GradientError
-from ..kernels.passes.tangent import Tangent, tangent
+from ..kernels.passes.derivative import Derived
+from ..kernels.passes.tangent import tangent
 from ..kernels.types import Struct, is_float
 from ..launches.adjoint_arguments import AdjointArguments
 from ..launches.executable import executable_for
@@ -242,7 +243,7 @@ def _launch(tape: Tape, event: Event, space: Workspace, after: dict[Allocation, 
     tape.conventions.update(dict.fromkeys(ready.met()))
 
 
-def _refuse_unkept(tape: Tape, event: Event, made: Tangent) -> None:
+def _refuse_unkept(tape: Tape, event: Event, made: Derived) -> None:
     """Raise GradientError if a tangent reads bytes that the adjoint (a `func_grad`) does not, and may have changed."""
     position = {leaf.name: k for k, leaf in enumerate(event.command.plan.program.leaves)}
     spans = {n: event.command.flat[position[n]].span for n in made.needs - event.reverse.reverse.needs}
@@ -312,7 +313,7 @@ STEPS: dict[str, Callable[[Tape, Event, Workspace, dict], None]] = {
 }
 
 
-def _program(event: Event) -> tuple[Tangent, Any]:
+def _program(event: Event) -> tuple[Derived, Any]:
     """The tangent of a launch, and what runs it: made once per plan and active set."""
     plan, active = event.command.plan, event.reverse.reverse.active
     key = "tangent", active
@@ -321,7 +322,7 @@ def _program(event: Event) -> tuple[Tangent, Any]:
     return plan.derived[key]
 
 
-def _make(plan: Plan, active: frozenset[str]) -> tuple[Tangent, Any]:
+def _make(plan: Plan, active: frozenset[str]) -> tuple[Derived, Any]:
     program = plan.program
     made = tangent(program.function, active, plan.changing)
     if made.ordered and plan.form.backend == "cuda" and math.prod(plan.form.dims) > 1:

@@ -55,6 +55,7 @@ class Recording:
             raise LaunchError(text, slug="tape-keyword", instead='wb.Tape(keep="all")')
         self.keep = keep
         self.muted = False  # while a checkpointed loop runs, which is one event
+        self.local = capture_log.active_capture() is not None  # made in a capture
         self.entered: list[int] = []  # for each time that it is open: how many events it had when it was entered
         self.log, own = EventLog(), weakref.ref(self)
         self.events, self.arrays = self.log.events, self.log.arrays

@@ -169,14 +169,25 @@ WHERE = row(
     c="{0} ? {1} : {2}",
     adjoint=lambda g, y, cond, a, b: (None, WHERE(cond, g, zero(g)), WHERE(cond, zero(g), g)),
 )
-PICK_LT = row(
-    "pick_lt",
-    facts="elementwise cheap",
-    type=lambda a, b, x, y: (same_type("pick_lt", (a, b)), same_type("pick_lt", (x, y)))[1],
-    meaning=lambda a, b, x, y: np.where(a < b, x, y),
-    c="{0} < {1} ? {2} : {3}",
-    adjoint=lambda g, out, a, b, x, y: (None, None, PICK_LT(a, b, g, zero(g)), PICK_LT(a, b, zero(g), g)),
-)
+
+
+def _pick(name: str, sign: str, holds: np.ufunc) -> Row:
+    def adjoint(g, out, a, b, x, y):
+        return None, None, made(a, b, g, zero(g)), made(a, b, zero(g), g)
+
+    made = row(
+        name,
+        facts="elementwise cheap",
+        type=lambda a, b, x, y: (same_type(name, (a, b)), same_type(name, (x, y)))[1],
+        meaning=lambda a, b, x, y: np.where(holds(a, b), x, y),
+        c=f"{{0}} {sign} {{1}} ? {{2}} : {{3}}",
+        adjoint=adjoint,
+    )
+    return made
+
+
+PICK_LT = _pick("pick_lt", "<", np.less)
+PICK_LE = _pick("pick_le", "<=", np.less_equal)
 GATE = _of_numbers(
     "gate",
     exact=True,
@@ -412,34 +423,45 @@ POW = row(
     **_LIBRARY,
 )
 
+
+def _share(pick: Row, a: Operand, b: Operand, g: Operand) -> tuple[Any, Any]:
+    """The adjoints of a first and a second operand, which is g for the second where `pick` holds of a and b."""
+    return pick(a, b, zero(g), g), pick(a, b, g, zero(g))
+
+
 MIN = _of_numbers(
     "min",
     facts="exact cheap",
     meaning=lambda a, b: np.where(b < a, b, a),
     c="{1} < {0} ? {1} : {0}",
-    adjoint=lambda g, y, a, b: (PICK_LT(b, a, zero(g), g), PICK_LT(b, a, g, zero(g))),
+    adjoint=lambda g, y, a, b: _share(PICK_LT, b, a, g),
 )
 MAX = _of_numbers(
     "max",
     facts="exact cheap",
     meaning=lambda a, b: np.where(a < b, b, a),
     c="{0} < {1} ? {1} : {0}",
-    adjoint=lambda g, y, a, b: (PICK_LT(a, b, zero(g), g), PICK_LT(a, b, g, zero(g))),
+    adjoint=lambda g, y, a, b: _share(PICK_LT, a, b, g),
 )
 
 
-def _adjoint_clamp(g, y, x, lo, hi):
-    """The bound hi wins where the bounds are crossed; on a bound the gradient is x's."""
-    o = zero(g)
-    over = LOGICAL_OR(LT(hi, lo), LT(hi, x))
-    under = LT(x, lo)
-    return WHERE(over, o, WHERE(under, o, g)), WHERE(over, o, WHERE(under, g, o)), WHERE(over, g, o)
+def _adjoint_clamp(low: Row = PICK_LT, high: Row = PICK_LT) -> Callable[..., Any]:
+    """The bound hi wins where the bounds are crossed; on a bound the gradient is x's, or of `PICK_LE` the bound's."""
+
+    def adjoint(g, y, x, lo, hi):
+        def chosen(over, under, inside):
+            return PICK_LT(hi, lo, over, high(hi, x, over, low(x, lo, under, inside)))
+
+        o = zero(g)
+        return chosen(o, o, g), chosen(o, g, o), chosen(g, o, o)
+
+    return adjoint
 
 
 CLAMP = row(
     "clamp",
     type=partial(_scalars, "clamp"),
-    adjoint=_adjoint_clamp,
+    adjoint=_adjoint_clamp(),
     exact=True,
     meaning=lambda x, lo, hi: np.where((hi < lo) | (hi < x), hi, np.where(x < lo, lo, x)),
     vectorised=True,
@@ -738,28 +760,32 @@ COPYSIGN = row(
 )
 
 
-# of abs at 0: one-sided where a kernel asks on which side the number is; said where it asks that of another number
-_JUMPING = Singular(
-    lambda g, y, x: EQ(x, zero(x)), "the slope of `abs` at 0 jumps, as does a sign", "the number for abs(x) * sign(x)"
-)
-JUMPING = Row("abs", type=ABS.type, elementwise=True, adjoint=ABS.adjoint, tangent=ABS.tangent, singular=_JUMPING)
-ABOVE, BELOW, SIGNED = (
-    Row("abs", type=ABS.type, elementwise=True, adjoint=rule, tangent=diagonal(rule))
-    for rule in (
-        lambda g, y, x: (PICK_LT(x, zero(x), NEG(g), g),),
-        lambda g, y, x: (PICK_LT(zero(x), x, g, NEG(g)),),
-        lambda g, y, x: (TIMES(g, _unit(x)),),
+# ---- rules for the side of a tie that a kernel keeps to (`passes.sides`)
+
+
+def _beside(of: Row, adjoint: Callable[..., Any], singular: Singular | None = None) -> Row:
+    """A row with another rule where its operands are equal; no program has it."""
+    tangent = diagonal(adjoint)
+    return Row(of.name, type=of.type, elementwise=of.elementwise, adjoint=adjoint, tangent=tangent, singular=singular)
+
+
+OTHER_SIDE = {  # a tie of min and max goes to the second operand; of clamp to the bounds for which that is True
+    (MIN, True): _beside(MIN, lambda g, y, a, b: _share(PICK_LE, b, a, g)),
+    (MAX, True): _beside(MAX, lambda g, y, a, b: _share(PICK_LE, a, b, g)),
+    (CLAMP, True, False): _beside(CLAMP, _adjoint_clamp(low=PICK_LE)),
+    (CLAMP, False, True): _beside(CLAMP, _adjoint_clamp(high=PICK_LE)),
+    (CLAMP, True, True): _beside(CLAMP, _adjoint_clamp(PICK_LE, PICK_LE)),
+}
+ABOVE = _beside(ABS, lambda g, y, x: (PICK_LT(x, zero(x), NEG(g), g),))
+BELOW = _beside(ABS, lambda g, y, x: (PICK_LT(zero(x), x, g, NEG(g)),))
+SIGNED = _beside(ABS, lambda g, y, x: (TIMES(g, _unit(x)),))
+JUMPING, BENT = (
+    _beside(ABS, ABS.adjoint, Singular(lambda g, y, x: EQ(x, zero(x)), f"the {text}", instead))
+    for text, instead in (
+        ("slope of `abs` at 0 jumps, as does a sign", "the number for abs(x) * sign(x)"),
+        ("second slope of `abs` at 0 is a convention: 0", "x for abs(x) in an even function, as x * x"),
     )
 )
-SIDES = {SIGN: ABOVE, STEP: ABOVE, COPYSIGN: SIGNED, LT: ABOVE, GE: ABOVE, GT: BELOW, LE: BELOW}
-
-
-def side_of_zero(stmt: ir.Stmt) -> tuple[ir.Value, Row] | None:
-    """(A number x that jumps at 0 here, as sign(x) or x > 0, the rule of abs(x) that takes 0 to the same side)."""
-    side, last = SIDES.get(stmt.row), stmt.args[-1].stmt if stmt.args else None
-    if last is not None and last.row is ir.CONST and last.attr == 0:
-        return side and (stmt.args[0], side)
-    return (stmt.args[-1], SIDES[stmt.row]) if stmt.row in (SIGN, STEP, COPYSIGN) else None
 
 
 # ---- powers of two, by which rows scale without a rounding

@@ -18,31 +18,20 @@ from ..ops.row import ROWS, plus
 from ..row import NO_GRADIENT
 from ..types import Array, Tile, int32, shadow_type
 from . import simplify, singular
-from .derivative import EXTREMES, Derivative
+from .derivative import EXTREMES, Derivative, Derived
 from .named import named_pass
 from .replay import Groups
 from .ties import ties
 
 
 @dataclass(frozen=True)
-class Reverse:
-    """An adjoint and what it asks of the tape.
+class Reverse(Derived):
+    """An adjoint, with shadows beside the active parameters.
 
-    `needs`: array parameters whose contents at the launch the replay reads. `private`: those it also writes, to be
-    lent as copies, others to `count`. `ordered`: the result of an atomic is reused, so threads must run one after the
-    other, in order.
-    `returned`: the atomic whose result carries a derivative; that is exact for one thread only.
-    `extremal`: arrays under atomic_min or atomic_max. Parameters of `function`: the kernel's, a shadow (`ir.Role`) for
-    each active one, and two for each extremal one: what it held after the launch, and the ties of each cell, among how
-    many contributors its adjoint is shared; `count` adds up the threads' part of the latter.
+    `returned`: the atomic whose result carries a derivative; that is exact for one thread only. `count`: adds up the
+    threads' part of the ties.
     """
 
-    function: Function
-    active: frozenset[str]
-    needs: frozenset[str]
-    private: frozenset[str]
-    ordered: bool
-    extremal: tuple[str, ...] = ()
     count: Function | None = None
     returned: Stmt | None = None
 
@@ -89,11 +78,8 @@ class Adjoint(Derivative):
 
     def reversed(self) -> Reverse:
         """The simplified adjoint, with its needs of the tape."""
-        made = simplify.adjoint(self.written_out(), self.groups)
-        needs, private = self.asks(made)
         returned = next((s for s in self.reused if s.row.adds and s.outs[0] in self.varied), None)
-        needs |= frozenset(self.extremal)
-        return Reverse(made, self.active, needs, private, bool(self.reused), self.extremal, returned=returned)
+        return Reverse(**vars(self.derived(self.written_out())), returned=returned)
 
     def written_out(self) -> Function:
         """The adjoint with every statement left in."""

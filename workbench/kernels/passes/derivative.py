@@ -6,27 +6,38 @@ under atomic_min or atomic_max what it held after the launch, and among how many
 
 from __future__ import annotations
 
+from dataclasses import dataclass
+
 from ..analysis import activity
 from ..ir import Function, Role, Stmt, Value, companion, numeric, root, walk
 from ..ops import control as c, memory as mem
 from ..ops.row import ROWS
-from ..ops.scalar import ABS, COPYSIGN, JUMPING, SIGN, side_of_zero
-from ..row import Row, Singular
+from ..row import Singular
 from ..types import Array, Type, is_float, shadow_type
+from . import simplify
 from .replay import Groups, Key, Replay
+from .sides import Sides
 
 EXTREMES = (mem.ATOMIC_MIN, mem.ATOMIC_MAX)
 
 
-def _sides_of_zero(stmts: list[Stmt]) -> dict[Value, Row]:
-    """Numbers that jump at 0, and what a loop makes of them or they of it -> the rule of their abs, if that is one."""
-    found: dict[Value, set[Row]] = {}
-    for x, side in filter(None, map(side_of_zero, stmts)):
-        found.setdefault(x, set()).add(side)
-    for x in [x for s in stmts * 2 if s.row in (c.FOR, c.WHILE) for x in c.carried(s)]:  # twice for loops in loops
-        one = x.init, x.param, x.result, x.out
-        found.update(dict.fromkeys(one, set().union(*[found.get(v, set()) for v in one])))
-    return {x: next(iter(sides)) for x, sides in found.items() if len(sides) == 1}
+@dataclass(frozen=True)
+class Derived:
+    """An adjoint, a tangent or a count of ties, and what it asks of the tape.
+
+    `needs`: array parameters whose contents at the launch the replay reads. `private`: those it also writes, to be
+    lent as copies. `ordered`: the result of an atomic is reused, so threads must run one after the other, in order.
+    `extremal`: arrays under atomic_min or atomic_max. Parameters of `function`: the kernel's, a companion (`ir.Role`)
+    for each active one, and two for each extremal one: what it held after the launch, and the ties of each cell, among
+    how many contributors its derivative is shared.
+    """
+
+    function: Function
+    active: frozenset[str]
+    needs: frozenset[str]
+    private: frozenset[str]
+    ordered: bool = False
+    extremal: tuple[str, ...] = ()
 
 
 class Derivative(Replay):
@@ -45,8 +56,7 @@ class Derivative(Replay):
         self.mixed: frozenset[str] = frozenset()
         self.extremal = self._extremal()
         self.companions: dict[tuple[Role, str], Value] = {}
-        self.sides = _sides_of_zero([*walk(primal.body)])
-        self.signed = any(s.row in (SIGN, COPYSIGN) for s in walk(primal.body))
+        self.sides = Sides([*walk(primal.body)])
 
     def _extremal(self) -> tuple[str, ...]:
         """The extremes with a derivative. Of an array that a kernel uses otherwise too they have none: `mixed`."""
@@ -60,6 +70,13 @@ class Derivative(Replay):
             if s.row is not found[shared[0]].row or name != shared[0] or s in self.reused:
                 self.mixed |= self.group(name)
         return tuple(p.name for p in self.primal.params if p.name in found and p.name not in self.mixed)
+
+    def derived(self, written: Function) -> Derived:
+        """A program that is written, simplified, with its needs of the tape."""
+        made = simplify.adjoint(written, self.groups)
+        needs, private = self.asks(made)
+        needs |= frozenset(self.extremal)
+        return Derived(made, self.active, needs, private, bool(self.reused), self.extremal)
 
     def without_derivative(self, stmt: Stmt) -> c.NoDerivative | None:
         """The error of an atomic on an active array that has no derivative; None if it has one."""
@@ -129,10 +146,8 @@ class Derivative(Replay):
     def rule(self, stmt: Stmt) -> Stmt:
         """The statement whose derivative rule is used: this one, or what its row puts in its place."""
         stmt = (stmt.row.fused(stmt) if stmt.row.fused is not None else None) or stmt
-        if stmt.row is not ABS:
-            return stmt
-        row = self.sides.get(stmt.args[0], JUMPING if self.signed else ABS)
-        return Stmt(row, stmt.args, stmt.outs)
+        row = self.sides.rule(stmt)
+        return stmt if row is stmt.row else Stmt(row, stmt.args, stmt.outs, attr=stmt.attr)
 
     def claim(self, singular: Singular, met: Value, sure: bool = True) -> None:
         """Emit the claim that this does not hold: a derivative comes to where a row has none."""

@@ -321,7 +321,7 @@ def _is_nonzero(value: Value) -> bool:
     return constant_of(value) not in (None, 0)
 
 
-def _is_zero(value: Value) -> bool:
+def is_zero(value: Value) -> bool:
     attr = value.stmt.attr if value.stmt is not None and value.stmt.row is c.CONST else None
     return isinstance(attr, (int, float)) and attr == 0
 
@@ -337,7 +337,7 @@ def _other_than(neutral: Callable[[Value], bool], stmt: Stmt, args: tuple[Value,
 def _fold_add(self: Rewrite, stmt: Stmt, args: tuple[Value, ...]) -> Value | None:
     """x + 0 in an adjoint is x: a structural zero, not a number of the user's."""
     structural = stmt.role == "adjoint" or numeric(stmt.outs[0]).scalar.kind in "iu"
-    return (_other_than(_is_zero, stmt, args) if structural else None) or self.folded(stmt, args)
+    return (_other_than(is_zero, stmt, args) if structural else None) or self.folded(stmt, args)
 
 
 def _fold_times(self: Rewrite, stmt: Stmt, args: tuple[Value, ...]) -> Value | None:
@@ -406,7 +406,7 @@ def _fold_extract(self: Rewrite, stmt: Stmt, args: tuple[Value, ...]) -> Value |
     if source is not None and source.row is parts.JOIN:
         start, length = vectors.span(type_as(whole, Composite), place)
         return _joined_part(self, source, start, out) if length == 1 else None
-    if source is not None and _is_zero(whole):
+    if source is not None and is_zero(whole):
         return constant(out, source.attr)
     return None if whole is args[0] else self.builder.emit(stmt.row, whole, attr=place)
 

@@ -9,7 +9,6 @@ One thing differs: a func with an adjoint of its own is differentiated itself, w
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from functools import reduce
 
 from ...errors import KernelError
@@ -18,33 +17,20 @@ from ..ir import Function, Region, Role, Stmt, Value, constant, enter, walk, wit
 from ..ops import control as c, memory as mem
 from ..ops.composite import all_zero
 from ..ops.row import ROWS, like, plus
+from ..ops.scalar import ABS, BENT, MUL
 from ..ops.vectors import LENGTH, NORMALIZE, components
 from ..row import NO_GRADIENT, Effect, Row
 from ..types import Array, Composite, Scalar, int32, shadow_type
 from . import simplify
-from .derivative import EXTREMES, Derivative
+from .derivative import EXTREMES, Derivative, Derived
 from .named import named_pass
+from .prune import prune
 from .replay import Groups
 from .singular import LIMITS
 
 
-@dataclass(frozen=True)
-class Tangent:
-    """A tangent program and what it asks of the tape; the fields mean what they mean in `adjoint.Reverse`.
-
-    Parameters: the kernel's; a tangent for each active one; two for each array in `extremal`, as of the adjoint.
-    """
-
-    function: Function
-    active: frozenset[str]
-    needs: frozenset[str]
-    private: frozenset[str]
-    ordered: bool
-    extremal: tuple[str, ...] = ()
-
-
 @named_pass("tangent")
-def tangent(function: Function, active: frozenset[str], groups: Groups = ()) -> Tangent:
+def tangent(function: Function, active: frozenset[str], groups: Groups = ()) -> Derived:
     """The tangent of `function` for the parameters named in `active`; `groups` as for the adjoint.
 
     Raises KernelError where an operation on an active path has no derivative.
@@ -63,12 +49,9 @@ class _Tangent(Derivative):
         super().__init__(primal, active, groups)
         self.useful = activity.useful(primal, active)
 
-    def build_tangent(self) -> Tangent:
+    def build_tangent(self) -> Derived:
         self.write()
-        made = simplify.adjoint(self.named("tangent"), self.groups)
-        needs, private = self.asks(made)
-        needs |= frozenset(self.extremal)
-        return Tangent(made, self.active, needs, private, bool(self.reused), self.extremal)
+        return self.derived(self.named("tangent"))
 
     def write(self) -> None:
         known = self.parameters(Role.TANGENT)
@@ -132,7 +115,7 @@ class _Tangent(Derivative):
             rest = reduce(ROWS["logical_and"], [all_zero(t) for t in ts if t is not None])
             met = row.singular.met(None, y, *operands)
             self.claim(row.singular, ROWS["logical_and"](met, ROWS["logical_not"](rest)), self.sure_of(row))
-            if row not in (LENGTH, NORMALIZE) and any(a.stmt and a.stmt.row is not mem.LOAD for a in stmt.args):
+            if row not in (LENGTH, NORMALIZE, BENT) and any(a.stmt and a.stmt.row is not mem.LOAD for a in stmt.args):
                 self.claim(row.singular, ROWS["logical_and"](met, rest), sure=False)  # as of a sum of squares
         return total
 
@@ -277,7 +260,16 @@ def joint(function: Function, active: frozenset[str], groups: Groups = ()) -> Fu
     Parameters: the kernel's, then a tangent for each active one. Raises KernelError where `tangent` does, and for what
     has a rule only as a whole: extremes by atomics, and funcs with an adjoint of their own.
     """
-    return Joint(simplify.forward(function, groups), active, groups).build_joint()
+    return Joint(_squared(simplify.forward(function, groups), groups), active, groups).build_joint()
+
+
+def _squared(function: Function, groups: Groups) -> Function:
+    """The same function, a copy that is ours, with x * x for abs(x) * abs(x): it has a second derivative at 0 too."""
+    for s in walk(function.body):
+        size = s.args[0].stmt if s.row is MUL and s.args[0] is s.args[1] else None
+        if size is not None and size.row is ABS:
+            s.args = size.args * 2
+    return prune(function, groups)
 
 
 class Joint(_Tangent):
@@ -287,6 +279,11 @@ class Joint(_Tangent):
     def sure_of(self, row: Row) -> bool:
         """True as the slope of that slope is not known, and would look like any other."""
         return True
+
+    def rule(self, stmt: Stmt) -> Stmt:
+        """The same; the second slope of `abs` at 0 is said to be a convention, where the kernel keeps to no side."""
+        stmt = super().rule(stmt)
+        return Stmt(BENT, stmt.args, stmt.outs) if stmt.row is ABS else stmt
 
     def build_joint(self) -> Function:
         for s in walk(self.primal.body):

@@ -2,34 +2,21 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-
 from ..ir import Function, Role, Stmt, constant, root, type_as
 from ..ops import memory as mem
 from ..ops.row import ROWS
 from ..types import Array
-from . import simplify
-from .derivative import Derivative
+from .derivative import Derivative, Derived
 from .named import named_pass
 from .replay import Groups
 
 
-@dataclass(frozen=True)
-class Ties:
+@named_pass("ties")
+def ties(function: Function, active: frozenset[str], groups: Groups = ()) -> Derived:
     """A program whose threads add one to the ties of each cell of which they gave the extreme.
 
-    Parameters: those of the kernel, then for each array under an extreme what it held after the launch, and its ties.
-    `needs`, `private`: as of `adjoint.Reverse`.
+    `active`: the names of the parameters of `function` with a derivative; they have no companions here.
     """
-
-    function: Function
-    needs: frozenset[str]
-    private: frozenset[str]
-
-
-@named_pass("ties")
-def ties(function: Function, active: frozenset[str], groups: Groups = ()) -> Ties:
-    """The count for `function`, where the parameters named in `active` have a derivative."""
     return _Ties(function, active, groups).build()
 
 
@@ -38,13 +25,12 @@ class _Ties(Derivative):
 
     own_replays = walks_back = False
 
-    def build(self) -> Ties:
+    def build(self) -> Derived:
         known = self.parameters()
         with self.builder.open():
             self.builder.role = "replay"
             self.replay(self.primal.body, known, False)
-        made = simplify.adjoint(self.named("ties"), self.groups)
-        return Ties(made, *self.asks(made))
+        return self.derived(self.named("ties"))
 
     def replay_atomic(self, stmt: Stmt, known: dict, record: bool) -> None:
         if root(stmt.args[0]).name not in self.extremal:

@@ -18,6 +18,7 @@ from ...arrays.allocation import Allocation
 from ...arrays.array import array
 from ...arrays.span import Span
 from ...arrays.workspace import Workspace, float_parts, gradient_dtype, is_float_memory, shadow_view
+from ...diagnose.kinks import is_tied
 from ...diagnose.saturated import spread_threads
 from ...kernels import ir
 from ...kernels.interpreter import run
@@ -141,19 +142,11 @@ class OtherSlopes:
         wanted = frozenset(s for s in choices(event.reverse.reverse.function) if is_number(s.args[0]))
 
         def trace(thread: tuple[int, ...], stmt: ir.Stmt, values: run.LiveValues) -> None:
-            nonlocal silent
-            tied = np.asarray(values[stmt.args[0]] == values[stmt.args[1]])
-            moved = [np.asarray(values[a] != 0) for a in stmt.args[2:]]
-            if not moved and np.any(tied):  # which adjoint it sends on stands elsewhere
-                silent = silent or stmt
-            elif moved and np.any(tied & np.any(moved, axis=0)):
+            if is_tied(stmt, values):
                 self.tie = stmt.of or stmt, event
                 raise Enough
 
-        silent: ir.Stmt | None = None
         sample(event, space, trace, wanted, spread_threads(event.command.plan.form.dims, THREADS))
-        if self.tie is None and silent is not None:
-            self.tie = silent.of or silent, event
 
     def sentence(self) -> str:
         """The location of the kink as text, as far as it was found."""
