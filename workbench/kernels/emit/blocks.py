@@ -6,6 +6,9 @@ A loop with the same bounds for all of them turns around it; what they add to on
 and added after it. Every other value is what it would be, to the last bit. A function takes this form when it has such
 a loop, and nothing in it could tell the difference, or keep a compiler from using it. In large launches a function
 without loops takes it too where it adds to cells of other threads: after the block, in the order of the threads.
+
+In an adjoint, 0 times what is infinite is 0. A turn is taken by plain products first: a NaN, which they make of that,
+stays in the sums, and then the turn is taken again.
 """
 
 from __future__ import annotations
@@ -15,7 +18,7 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 
 from ..ir import Function, Region, Stmt, Value, numeric, root, used, walk
-from ..ops import control, memory as rows, scalar
+from ..ops import control, memory as rows, scalar, vectors
 from ..ops.row import calls_library
 from ..passes import simplify
 from ..row import Effect
@@ -27,6 +30,7 @@ from .signature import Variant
 
 _NAMES = (control.CONST, control.TID, control.DIM, rows.SHAPE, rows.COMPONENTS)
 _ADDS = (rows.ACCUMULATE, rows.ATOMIC_ADD)
+_QUOTIENTS = (scalar.DIV, scalar.OVER, vectors.UNSCALE)
 _NO = (control.WHILE, control.CALL, control.EACH, rows.LOG_STORE)  # nor what has to do with stacks, logs and printing
 BLOCK_BYTES = 1024  # of the widest float of a block: what is done once for it costs little beside it
 KEPT_BYTES = 1 << 16  # of all threads of a block: more falls out of the nearest cache, and takes compilers very long
@@ -229,6 +233,36 @@ class _Facts:
         return s.row.effect is Effect.PURE or s.row in _ADDS or (s.row is rows.STORE and mine)
 
 
+def _tells(turn: list[Stmt], sums: list[Stmt], carried: list[tuple[Value, Value, Value]]) -> bool:
+    """True if plain products of adjoints make the same of a turn as those that keep a 0, unless some of `sums` is NaN.
+
+    They may make 0 of -0, and -0 of 0: that is nothing to sums from 0 on, nor to what is `carried` from 0 on, of which
+    there are (what it begins with, parameter, result).
+    """
+    doubtful: set[Value] = set()
+    for s in turn:
+        of = [k for k, v in enumerate(s.args) if v in doubtful]
+        if s.regions or not (s.row.effect is Effect.PURE or s.row is rows.LOAD or s in sums):
+            return False
+        if of and not (s in sums or s.row.linear or s.row.bilinear or (s.row in _QUOTIENTS and of == [0])):
+            return False
+        if of or s.row.shown is not None:
+            doubtful.update(s.outs)
+    seen = {s.args[-1] for s in sums}
+    for first, param, result in carried:
+        if result in doubtful:
+            begun, made = first.stmt, result.stmt
+            if begun is None or begun.row is not control.CONST or str(begun.attr) not in ("0", "0.0"):
+                return False
+            if made is None or made.row is not scalar.ADD or made.args[0] is not param:
+                return False
+            added = made.args[1]
+            negated = added.stmt.args if added.stmt is not None and added.stmt.row is scalar.NEG else ()
+            if added in doubtful and seen.isdisjoint((added, *negated)):
+                return False
+    return not doubtful.isdisjoint(seen) and all(_floats(v.type) for v in doubtful)
+
+
 # ---- the text
 
 
@@ -242,17 +276,19 @@ def write(body: Body, form: ThreadStretches, low: str, high: str) -> None:
 
 
 class _Writer:
-    """Writes one block of threads. `kept`: the arrays that hold a value of each of them, per component."""
+    """Writes one block of threads. `kept`: the arrays that hold a value of each of them, per component. `told`: a turn
+    whose sums tell whether it has to be taken again; it keeps what it began with."""
 
     def __init__(self, body: Body, form: ThreadStretches, at: str, high: str):
         self.body, self.form, self.at = body, form, at
         self.lane, self.end = "", body.names.new("stop")
         self.kept: dict[Value, list[str]] = {}
+        self.told: Part = []
         self.lasting = _lasting(form)
         body.put(f"const int32_t {self.end} = (int32_t)({high} - {at} < {form.width} ? {high} : {at} + {form.width});")
 
     def parts(self, parts: list[Part], carried: list[tuple[Value, Value]] | None = None) -> None:
-        """`carried`: what a turn leaves to the next one, (parameter, result)."""
+        """`carried`: what a turn leaves to the next one, (result of the loop, result of the turn)."""
         alone = len(parts) == 1 and isinstance(parts[0], list)
         for part in parts:
             if isinstance(part, UniformLoop):
@@ -264,7 +300,10 @@ class _Writer:
                 self.pass_on(carried)
 
     def stretch(self, stmts: list[Stmt], carried: list[tuple[Value, Value]]) -> None:
-        body, rest = self.body, self.names(stmts)
+        rest = self.rest(stmts)
+        for s in stmts:
+            if s not in rest:
+                self.body.statement(s)
         adds = [s for s in rest if self.form.summed(s)]
         sums = [(s, self.sums(s.args[-1].type)) for s in adds]
         summed = [name for _, names in sums for name in names]
@@ -274,43 +313,56 @@ class _Writer:
         if not rest and not carried:
             return
         free = summed if self.form.apart(s for s in rest if s not in adds) else []
-        with self.lanes(used(Region(body=rest)) - {*made} | {value for _, value in carried}, free):
-            for s in rest:
-                if s not in adds:
-                    body.statement(s)
-            for v in made:
-                self.keep(self.kept[v], v)
-            for s, names in sums:
-                for k, name in enumerate(names):
-                    body.put(f"{name} += {component(body.text(s.args[-1]), s.args[-1].type, k)};")
-            self.pass_on(carried)
+
+        def turn(plain: bool) -> None:
+            with self.lanes(used(Region(body=rest)) - {*made} | {value for _, value in carried}, free):
+                for s in rest:
+                    if s not in adds:
+                        self.body.plain = plain and s.row.shown is not None
+                        self.body.statement(s)
+                for v in made:
+                    self.keep(self.kept[v], v)
+                for s, names in sums:
+                    for k, name in enumerate(names):
+                        self.body.put(f"{name} += {component(self.body.text(s.args[-1]), s.args[-1].type, k)};")
+                self.pass_on(carried)
+
+        turn(stmts is self.told)
+        if stmts is self.told:
+            with self.body.block(f"if ({' || '.join(f'{name} != {name}' for name in summed)})"):
+                self.body.put(" = ".join([*summed, "0;"]))
+                turn(False)
         for s, names in sums:
             self.add_sum(s, names)
 
-    def names(self, stmts: list[Stmt]) -> list[Stmt]:
-        """Emit statements that need no loop over threads, once; returns the others."""
-        rest = []
-        for s in stmts:
-            if s.row in _NAMES or (s.outs and not s.regions and all(v in self.form.uniform for v in s.outs)):
-                self.body.statement(s)
-            else:
-                rest.append(s)
-        return rest
+    def rest(self, stmts: list[Stmt]) -> list[Stmt]:
+        """Without the statements that need no loop over threads."""
+        named = {s for s in stmts if s.row in _NAMES}
+        alike = {s for s in stmts if s.outs and not s.regions and self.form.uniform.issuperset(s.outs)}
+        return [s for s in stmts if s not in named | alike]
 
     def loop(self, loop: UniformLoop) -> None:
         start, stop, step, *init = loop.stmt.args
-        params = loop.region.params[1:]
-        for param, out in zip(params, loop.stmt.outs, strict=True):
-            self.kept[out] = self.kept[param] = self.array(param.type, param.name or "carried")
+        params, outs, results = loop.region.params[1:], loop.stmt.outs, loop.region.results
+        changed = [parts for parts in zip(init, params, results, strict=True) if parts[1] is not parts[2]]
+        now, turn = "", self.rest(loop.parts[0]) if isinstance(loop.parts[0], list) and len(loop.parts) == 1 else []
+        if _tells(turn, [s for s in turn if self.form.summed(s)], changed):
+            self.told, now = loop.parts[0], self.body.names.new("now")
+            self.body.put(f"int32_t {now} = 0;")
+        for param, out, result in zip(params, outs, results, strict=True):
+            rows = "" if param is result else now
+            self.kept[param] = self.array(param.type, param.name or "carried", rows)
+            self.kept[out] = [place.replace(f"[{now}]", f"[!{now}]") for place in self.kept[param]]
         if params:
             with self.lanes(set(init)):
-                self.pass_on(list(zip(params, init, strict=True)))
+                self.pass_on(list(zip(outs, init, strict=True)))
         inside = nested(loop.stmt)
         with self.body.turns(start, stop, step, loop.region.params[0]):
             if inside:
                 self.body.ask()
-            carried = [(p, r) for p, r in zip(params, loop.region.results, strict=True) if p is not r]
-            self.parts(loop.parts, carried)
+            if now:
+                self.body.put(f"{now} = !{now};")
+            self.parts(loop.parts, [(out, r) for out, p, r in zip(outs, params, results, strict=True) if p is not r])
         if not inside:
             self.body.count(loop.stmt)
 
@@ -355,25 +407,26 @@ class _Writer:
             yield
         body.asks = asks
 
-    def array(self, type: Type, wish: str) -> list[str]:
+    def array(self, type: Type, wish: str, now: str = "") -> list[str]:
         """Declare arrays of a value of each thread; returns the place of each component, `%s` for the lane.
 
-        Two or four components that are read back thread by thread lie together.
+        There are two of each, and `now` says which holds it, if that is given. Two or four components that are read back thread by thread lie together.
         """
         count = numeric(type).size
         whole = self.form.scattered and count in (2, 4)
         names = [self.body.names.new(wish) for _ in range(1 if whole else count)]
         for name in names:
-            self.body.put(f"{type_name(type) if whole else numeric(type).scalar.c} {name}[{self.form.width}];")
-        return [f"{names[0]}[%s].c[{k}]" for k in range(count)] if whole else [f"{name}[%s]" for name in names]
+            self.body.put(f"{type_name(type) if whole else numeric(type).scalar.c} {name}{'[2]' if now else ''}[{self.form.width}];")
+        row = f"[{now}][%s]" if now else "[%s]"
+        return [f"{names[0]}{row}.c[{k}]" for k in range(count)] if whole else [f"{name}{row}" for name in names]
 
     def keep(self, places: list[str], value: Value) -> None:
         for k, place in enumerate(places):
             self.body.put(f"{place % self.lane} = {component(self.body.text(value), value.type, k)};")
 
     def pass_on(self, carried: list[tuple[Value, Value]]) -> None:
-        for param, value in carried:
-            self.keep(self.kept[param], value)
+        for out, value in carried:
+            self.keep(self.kept[out], value)
 
     def read(self, v: Value, places: list[str]) -> None:
         parts = [place % self.lane for place in places]
