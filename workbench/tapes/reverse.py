@@ -272,12 +272,10 @@ def _host(tape: Recording, event: Event, space: Workspace, after: dict) -> None:
         if len(event.arrays) == 2 and event.arrays[1].allocation in tape.active:
             src = same_part(event.arrays[1], path)
             got = capture_log.copy(g)
-            capture_log.do(partial(g.__setitem__, ..., 0), capture_log.gpu_of(g))
+            capture_log.clear(g)
             add_into(space[src.allocation].view(src.span, gradient_dtype(src)), got, src.span)
         else:
-            capture_log.do(partial(g.__setitem__, ..., 0), capture_log.gpu_of(g))
-        if capture_log.written_list is not None:
-            capture_log.written_list.clear(g)
+            capture_log.clear(g)
 
 
 def _func(tape: Recording, event: Event, space: Workspace, after: dict) -> None:
