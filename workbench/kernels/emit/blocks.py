@@ -15,7 +15,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from ..ir import Function, Region, Stmt, Value, numeric, root, used, walk
 from ..ops import control, memory as rows, scalar, vectors
@@ -43,10 +43,6 @@ class UniformLoop:
 
     stmt: Stmt
     parts: list[Part]
-
-    @property
-    def region(self) -> Region:
-        return self.stmt.regions[0]
 
 
 Part = list[Stmt] | UniformLoop
@@ -233,32 +229,31 @@ class _Facts:
         return s.row.effect is Effect.PURE or s.row in _ADDS or (s.row is rows.STORE and mine)
 
 
-def _tells(turn: list[Stmt], sums: list[Stmt], carried: list[tuple[Value, Value, Value]]) -> bool:
+def _tells(turn: list[Stmt], sums: list[Stmt], carried: list[tuple[Value, ...]]) -> bool:
     """True if plain products of adjoints make the same of a turn as those that keep a 0, unless some of `sums` is NaN.
 
     They may make 0 of -0, and -0 of 0: that is nothing to sums from 0 on, nor to what is `carried` from 0 on, of which
-    there are (what it begins with, parameter, result).
+    there are (what it begins with, parameter, result of a turn, of all).
     """
     doubtful: set[Value] = set()
     for s in turn:
         of = [k for k, v in enumerate(s.args) if v in doubtful]
-        if s.regions or not (s.row.effect is Effect.PURE or s.row is rows.LOAD or s in sums):
-            return False
-        if of and not (s in sums or s.row.linear or s.row.bilinear or (s.row in _QUOTIENTS and of == [0])):
+        kept = s.row.linear or s.row.bilinear or (s.row in _QUOTIENTS and of == [0])
+        if s not in sums and (s.regions or s.row.effect not in (Effect.PURE, Effect.READS) or (of and not kept)):
             return False
         if of or s.row.shown is not None:
             doubtful.update(s.outs)
     seen = {s.args[-1] for s in sums}
-    for first, param, result in carried:
+    for first, param, result, _ in carried:
         if result in doubtful:
-            begun, made = first.stmt, result.stmt
-            if begun is None or begun.row is not control.CONST or str(begun.attr) not in ("0", "0.0"):
+            zero, made = first.stmt, result.stmt
+            if zero is None or zero.row is not control.CONST or str(zero.attr) not in ("0", "0.0"):
                 return False
             if made is None or made.row is not scalar.ADD or made.args[0] is not param:
                 return False
-            added = made.args[1]
-            negated = added.stmt.args if added.stmt is not None and added.stmt.row is scalar.NEG else ()
-            if added in doubtful and seen.isdisjoint((added, *negated)):
+            by = made.args[1]
+            negated = by.stmt.args if by.stmt is not None and by.stmt.row is scalar.NEG else ()
+            if seen.isdisjoint((by, *negated)):
                 return False
     return not doubtful.isdisjoint(seen) and all(_floats(v.type) for v in doubtful)
 
@@ -300,10 +295,7 @@ class _Writer:
                 self.pass_on(carried)
 
     def stretch(self, stmts: list[Stmt], carried: list[tuple[Value, Value]]) -> None:
-        rest = self.rest(stmts)
-        for s in stmts:
-            if s not in rest:
-                self.body.statement(s)
+        body, rest = self.body, self.names(stmts)
         adds = [s for s in rest if self.form.summed(s)]
         sums = [(s, self.sums(s.args[-1].type)) for s in adds]
         summed = [name for _, names in sums for name in names]
@@ -318,51 +310,54 @@ class _Writer:
             with self.lanes(used(Region(body=rest)) - {*made} | {value for _, value in carried}, free):
                 for s in rest:
                     if s not in adds:
-                        self.body.plain = plain and s.row.shown is not None
-                        self.body.statement(s)
+                        body.statement(replace(s, row=s.row.shown) if plain and s.row.shown else s)
                 for v in made:
                     self.keep(self.kept[v], v)
                 for s, names in sums:
                     for k, name in enumerate(names):
-                        self.body.put(f"{name} += {component(self.body.text(s.args[-1]), s.args[-1].type, k)};")
+                        body.put(f"{name} += {component(body.text(s.args[-1]), s.args[-1].type, k)};")
                 self.pass_on(carried)
 
         turn(stmts is self.told)
         if stmts is self.told:
-            with self.body.block(f"if ({' || '.join(f'{name} != {name}' for name in summed)})"):
-                self.body.put(" = ".join([*summed, "0;"]))
+            with body.block(f"if ({' || '.join(f'{name} != {name}' for name in summed)})"):
+                body.put(" = ".join([*summed, "0;"]))
                 turn(False)
         for s, names in sums:
-            self.add_sum(s, names)
+            m, indices, _ = body.target_of(s, 1)
+            for k, name in enumerate(names):
+                body.put(f"{component(body.place(m, indices), s.args[-1].type, k)} += {name};")
 
-    def rest(self, stmts: list[Stmt]) -> list[Stmt]:
-        """Without the statements that need no loop over threads."""
-        named = {s for s in stmts if s.row in _NAMES}
-        alike = {s for s in stmts if s.outs and not s.regions and self.form.uniform.issuperset(s.outs)}
-        return [s for s in stmts if s not in named | alike]
+    def names(self, stmts: list[Stmt]) -> list[Stmt]:
+        """Emit statements that need no loop over threads, once; returns the others."""
+        rest = []
+        for s in stmts:
+            if s.row in _NAMES or (s.outs and not s.regions and all(v in self.form.uniform for v in s.outs)):
+                self.body.statement(s)
+            else:
+                rest.append(s)
+        return rest
 
     def loop(self, loop: UniformLoop) -> None:
-        start, stop, step, *init = loop.stmt.args
-        params, outs, results = loop.region.params[1:], loop.stmt.outs, loop.region.results
-        changed = [parts for parts in zip(init, params, results, strict=True) if parts[1] is not parts[2]]
-        now, turn = "", self.rest(loop.parts[0]) if isinstance(loop.parts[0], list) and len(loop.parts) == 1 else []
-        if _tells(turn, [s for s in turn if self.form.summed(s)], changed):
-            self.told, now = loop.parts[0], self.body.names.new("now")
+        (start, stop, step, *init), (region,) = loop.stmt.args, loop.stmt.regions
+        carried = list(zip(init, region.params[1:], region.results, loop.stmt.outs, strict=True))
+        (turn, *more), now = loop.parts, ""
+        if not more and isinstance(turn, list) and _tells(turn, [s for s in turn if self.form.summed(s)], carried):
+            self.told, now = turn, self.body.names.new("now")
             self.body.put(f"int32_t {now} = 0;")
-        for param, out, result in zip(params, outs, results, strict=True):
-            rows = "" if param is result else now
-            self.kept[param] = self.array(param.type, param.name or "carried", rows)
+        for _, param, result, out in carried:
+            self.kept[param] = self.array(param.type, param.name or "carried", "" if param is result else now)
             self.kept[out] = [place.replace(f"[{now}]", f"[!{now}]") for place in self.kept[param]]
-        if params:
+        if carried:
             with self.lanes(set(init)):
-                self.pass_on(list(zip(outs, init, strict=True)))
+                self.pass_on([(out, first) for first, _, _, out in carried])
         inside = nested(loop.stmt)
-        with self.body.turns(start, stop, step, loop.region.params[0]):
+        with self.body.turns(start, stop, step, region.params[0]):
             if inside:
                 self.body.ask()
             if now:
                 self.body.put(f"{now} = !{now};")
-            self.parts(loop.parts, [(out, r) for out, p, r in zip(outs, params, results, strict=True) if p is not r])
+            self.parts(loop.parts, [(out, result) for _, param, result, out in carried if param is not result])
         if not inside:
             self.body.count(loop.stmt)
 
@@ -374,11 +369,6 @@ class _Writer:
         for name in names:
             self.body.put(f"{numeric(type).scalar.c} {name} = 0;")
         return names
-
-    def add_sum(self, s: Stmt, names: list[str]) -> None:
-        m, indices, _ = self.body.target_of(s, 1)
-        for k, name in enumerate(names):
-            self.body.put(f"{component(self.body.place(m, indices), s.args[-1].type, k)} += {name};")
 
     # ---- values of all threads of the block
 
@@ -449,7 +439,7 @@ def _lasting(form: ThreadStretches) -> set[Value]:
             count += 1
             if isinstance(part, UniformLoop):
                 uses.extend((v, count) for v in part.stmt.args[3:])
-                see(part.parts, part.region.results)
+                see(part.parts, part.stmt.regions[0].results)
             else:
                 uses.extend((v, count) for v in used(Region(body=part)))
                 made.update((v, count) for s in part for v in s.outs)

@@ -69,7 +69,6 @@ class Body(TileText):
     asks: bool = False  # may loops ask whether they are to stop
     asking: bool = field(default=False, init=False)  # does one
     leaving: bool = field(default=False, init=False)  # does a failure end the work
-    plain: bool = field(default=False, init=False)  # are products of adjoints written as those of others
 
     def __post_init__(self) -> None:
         self.names = CNames()

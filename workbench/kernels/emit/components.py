@@ -32,7 +32,6 @@ class ThreadText:
     texts: dict[Value, str]
     outside: Callable[..., str]
     product: str
-    plain: bool
     checks: Callable[[Stmt], bool]
     value_row: Callable[[Stmt], None]
 
@@ -60,10 +59,7 @@ class ThreadText:
         return e
 
     def scalar_text(self, row: Row, types: Sequence[Type], out: Type, texts: Sequence[str], attr: object) -> str:
-        """The C text of a row on scalars, parenthesised. float16 is computed in float and rounded at every step.
-
-        A 0 times what is infinite is 0 in adjoints, unless the text is to be `plain`."""
-        row = row.shown if self.plain and row.shown else row
+        """The C text of a row on scalars, parenthesised. float16 is computed in float and rounded at every step."""
         if float16 in types:
             texts = [f"((float){x})" if t is float16 else x for t, x in zip(types, texts, strict=True)]
         if callable(row.c):
