@@ -74,12 +74,9 @@ class ThreadStretches:
 
     def apart(self, stmts: Iterable[Stmt]) -> bool:
         """True if for each thread of a block these statements certainly write to cells of its own."""
-        for s in (inner for stmt in stmts for inner in walk(Region(body=[stmt]))):
-            if s.row.effect is not Effect.PURE and s.row is not rows.LOAD and not s.regions and not _silent(s):
-                *outer, last = s.args[1:-1]
-                if last not in self.last or not all(v in self.own for v in outer):
-                    return False
-        return True
+        inner = [s for s in walk(Region(body=list(stmts))) if not s.regions and not _silent(s)]
+        writing = [s for s in inner if s.row.effect not in (Effect.PURE, Effect.READS)]
+        return all(s.args[-2] in self.last and self.of_the_thread(s) for s in writing)
 
 
 def lanes(function: Function, variant: Variant) -> tuple[Function, ThreadStretches | None]:
@@ -206,9 +203,8 @@ class _Facts:
         if s.row is not rows.LOAD and s.row not in _ADDS:
             return True
         *outer, last = s.args[1 : len(s.args) - (s.row is not rows.LOAD)]
-        if not all(v in self.uniform for v in outer):
-            return False
-        return last in self.uniform or (s.row is rows.LOAD and last in self.last)
+        beside = last in self.uniform or (s.row is rows.LOAD and last in self.last)
+        return beside and all(v in self.uniform for v in outer)
 
     def clean(self, s: Stmt) -> bool:
         """True if a C compiler can vectorise this statement over threads."""
@@ -244,16 +240,14 @@ def _tells(turn: list[Stmt], sums: list[Stmt], carried: list[tuple[Value, ...]])
         if of or s.row.shown is not None:
             doubtful.update(s.outs)
     seen = {s.args[-1] for s in sums}
+    opposite = [(*s.args, *s.outs) for s in turn if s.row is scalar.NEG]
+    seen = seen.union(*[both for both in opposite if not seen.isdisjoint(both)])
     for first, param, result, _ in carried:
         if result in doubtful:
             zero, made = first.stmt, result.stmt
             if zero is None or zero.row is not control.CONST or str(zero.attr) not in ("0", "0.0"):
                 return False
-            if made is None or made.row is not scalar.ADD or made.args[0] is not param:
-                return False
-            by = made.args[1]
-            negated = by.stmt.args if by.stmt is not None and by.stmt.row is scalar.NEG else ()
-            if seen.isdisjoint((by, *negated)):
+            if made is None or made.row is not scalar.ADD or made.args[0] is not param or made.args[1] not in seen:
                 return False
     return not doubtful.isdisjoint(seen) and all(_floats(v.type) for v in doubtful)
 
@@ -400,15 +394,16 @@ class _Writer:
     def array(self, type: Type, wish: str, now: str = "") -> list[str]:
         """Declare arrays of a value of each thread; returns the place of each component, `%s` for the lane.
 
-        There are two of each, and `now` says which holds it, if that is given. Two or four components that are read back thread by thread lie together.
+        There are two of each, and `now` says which holds it, if that is given. Two or four components that are read
+        back thread by thread lie together.
         """
         count = numeric(type).size
         whole = self.form.scattered and count in (2, 4)
         names = [self.body.names.new(wish) for _ in range(1 if whole else count)]
+        kind, two, row = type_name(type) if whole else numeric(type).scalar.c, "[2]" * bool(now), f"[{now}]" * bool(now)
         for name in names:
-            self.body.put(f"{type_name(type) if whole else numeric(type).scalar.c} {name}{'[2]' if now else ''}[{self.form.width}];")
-        row = f"[{now}][%s]" if now else "[%s]"
-        return [f"{names[0]}{row}.c[{k}]" for k in range(count)] if whole else [f"{name}{row}" for name in names]
+            self.body.put(f"{kind} {name}{two}[{self.form.width}];")
+        return [f"{names[0]}[%s].c[{k}]" for k in range(count)] if whole else [f"{name}{row}[%s]" for name in names]
 
     def keep(self, places: list[str], value: Value) -> None:
         for k, place in enumerate(places):
@@ -428,26 +423,22 @@ class _Writer:
 
 def _lasting(form: ThreadStretches) -> set[Value]:
     """Values live across stretches: used in another one than where they are defined."""
-    made: dict[Value, int] = {}
-    uses: list[tuple[Value, int]] = []
-    count = 0
+    found: list[tuple[set[Value], set[Value]]] = []  # of each stretch: what it makes and what it uses
 
     def see(parts: list[Part], results: tuple[Value, ...]) -> None:
-        nonlocal count
-        alone = len(parts) == 1 and isinstance(parts[0], list)
         for part in parts:
-            count += 1
             if isinstance(part, UniformLoop):
-                uses.extend((v, count) for v in part.stmt.args[3:])
+                found.append((set(), set(part.stmt.args[3:])))
                 see(part.parts, part.stmt.regions[0].results)
             else:
-                uses.extend((v, count) for v in used(Region(body=part)))
-                made.update((v, count) for s in part for v in s.outs)
-        count += not alone
-        uses.extend((v, count) for v in results)
+                found.append(({v for s in part for v in s.outs}, used(Region(body=part))))
+        if len(parts) != 1 or isinstance(parts[0], UniformLoop):
+            found.append((set(), set()))
+        found[-1][1].update(results)
 
     see(form.parts, ())
-    return {v for v, at in uses if v in made and made[v] != at} - form.uniform - form.own
+    made = set[Value]().union(*[own for own, _ in found])
+    return {v for own, uses in found for v in (uses & made) - own} - form.uniform - form.own
 
 
 def _kept(form: ThreadStretches, stmts: list[Stmt]) -> int:
