@@ -275,8 +275,7 @@ def _move(to: XpArray, source: XpArray | None) -> None:
 def clear(view: XpArray) -> None:
     """Set a view of floats to zero."""
     if opened is not None and isinstance(view, np.ndarray) and view.flags.c_contiguous:
-        move(view.reshape(-1).view(np.uint8))
-        return
+        return move(view.reshape(-1).view(np.uint8))
     do(lambda: view.__setitem__(..., 0), gpu_of(view))
     if written_list is not None:
         written_list.clear(view)

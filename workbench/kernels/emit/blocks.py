@@ -7,8 +7,8 @@ and added after it. Every other value is what it would be, to the last bit. A fu
 a loop, and nothing in it could tell the difference, or keep a compiler from using it. In large launches a function
 without loops takes it too where it adds to cells of other threads: after the block, in the order of the threads.
 
-In an adjoint, 0 times what is infinite is 0. A turn is taken by plain products first: a NaN, which they make of that,
-stays in the sums, and then the turn is taken again.
+In an adjoint, 0 times what is infinite is 0. Plain products make a NaN of that, which stays in sums: turns that add up
+what they make are taken by those, and again if there is one.
 """
 
 from __future__ import annotations
@@ -265,34 +265,35 @@ def write(body: Body, form: ThreadStretches, low: str, high: str) -> None:
 
 
 class _Writer:
-    """Writes one block of threads. `kept`: the arrays that hold a value of each of them, per component. `told`: a turn
-    whose sums tell whether it has to be taken again; it keeps what it began with."""
+    """Writes one block of threads. `kept`: the arrays that hold a value of each of them, per component."""
 
     def __init__(self, body: Body, form: ThreadStretches, at: str, high: str):
         self.body, self.form, self.at = body, form, at
         self.lane, self.end = "", body.names.new("stop")
         self.kept: dict[Value, list[str]] = {}
-        self.told: Part = []
         self.lasting = _lasting(form)
         body.put(f"const int32_t {self.end} = (int32_t)({high} - {at} < {form.width} ? {high} : {at} + {form.width});")
 
-    def parts(self, parts: list[Part], carried: list[tuple[Value, Value]] | None = None) -> None:
-        """`carried`: what a turn leaves to the next one, (result of the loop, result of the turn)."""
+    def parts(self, parts: list[Part], carried: Sequence[tuple[Value, Value]] = (), told: bool = False) -> None:
+        """`carried`: what a turn leaves to the next one, (result of the loop, of the turn). `told`: see `_tells`."""
         alone = len(parts) == 1 and isinstance(parts[0], list)
         for part in parts:
             if isinstance(part, UniformLoop):
                 self.loop(part)
             else:
-                self.stretch(part, carried if alone and carried else [])
+                self.stretch(part, carried if alone else (), told)
         if carried and not alone:
             with self.lanes({value for _, value in carried}):
                 self.pass_on(carried)
 
-    def stretch(self, stmts: list[Stmt], carried: list[tuple[Value, Value]]) -> None:
+    def stretch(self, stmts: list[Stmt], carried: Sequence[tuple[Value, Value]], told: bool) -> None:
         body, rest = self.body, self.names(stmts)
         adds = [s for s in rest if self.form.summed(s)]
-        sums = [(s, self.sums(s.args[-1].type)) for s in adds]
+        sums = [(s, [body.names.new("sum") for _ in range(numeric(s.args[-1]).size)]) for s in adds]
         summed = [name for _, names in sums for name in names]
+        for s, names in sums:  # what the block adds to one cell, per component
+            for name in names:
+                body.put(f"{numeric(s.args[-1]).scalar.c} {name} = 0;")
         made = [v for s in rest for v in s.outs if v in self.lasting]
         for v in made:
             self.kept[v] = self.array(v.type, v.name or "kept")
@@ -312,8 +313,8 @@ class _Writer:
                         body.put(f"{name} += {component(body.text(s.args[-1]), s.args[-1].type, k)};")
                 self.pass_on(carried)
 
-        turn(stmts is self.told)
-        if stmts is self.told:
+        turn(told)
+        if told:
             with body.block(f"if ({' || '.join(f'{name} != {name}' for name in summed)})"):
                 body.put(" = ".join([*summed, "0;"]))
                 turn(False)
@@ -337,7 +338,7 @@ class _Writer:
         carried = list(zip(init, region.params[1:], region.results, loop.stmt.outs, strict=True))
         (turn, *more), now = loop.parts, ""
         if not more and isinstance(turn, list) and _tells(turn, [s for s in turn if self.form.summed(s)], carried):
-            self.told, now = turn, self.body.names.new("now")
+            now = self.body.names.new("now")
             self.body.put(f"int32_t {now} = 0;")
         for _, param, result, out in carried:
             self.kept[param] = self.array(param.type, param.name or "carried", "" if param is result else now)
@@ -351,18 +352,10 @@ class _Writer:
                 self.body.ask()
             if now:
                 self.body.put(f"{now} = !{now};")
-            self.parts(loop.parts, [(out, result) for _, param, result, out in carried if param is not result])
+            left = [(out, result) for _, param, result, out in carried if param is not result]
+            self.parts(loop.parts, left, now != "")
         if not inside:
             self.body.count(loop.stmt)
-
-    # ---- what threads add to one cell
-
-    def sums(self, type: Type) -> list[str]:
-        """Declare a sum per component, of what a block adds to one cell."""
-        names = [self.body.names.new("sum") for _ in range(numeric(type).size)]
-        for name in names:
-            self.body.put(f"{numeric(type).scalar.c} {name} = 0;")
-        return names
 
     # ---- values of all threads of the block
 
@@ -409,7 +402,7 @@ class _Writer:
         for k, place in enumerate(places):
             self.body.put(f"{place % self.lane} = {component(self.body.text(value), value.type, k)};")
 
-    def pass_on(self, carried: list[tuple[Value, Value]]) -> None:
+    def pass_on(self, carried: Iterable[tuple[Value, Value]]) -> None:
         for out, value in carried:
             self.keep(self.kept[out], value)
 
