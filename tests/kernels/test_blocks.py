@@ -268,3 +268,55 @@ def test_threads_that_meet_in_a_cell_are_no_vector():
         found[backend] = y.numpy(), z.numpy()
     for one, other in zip(*found.values(), strict=True):
         assert np.allclose(one, other, rtol=1e-5)
+
+
+@wb.kernel
+def poles(x: wb.array(dtype=F), m: wb.array(dtype=F), k: wb.array(dtype=F), y: wb.array(dtype=F), n: int):
+    i = wb.tid()
+    c = k[i]
+    total = F(0.0)
+    for j in range(n):
+        total += m[j] / (x[j] + c)
+    y[i] = total
+
+
+@wb.kernel
+def continued(x: wb.array(dtype=F), m: wb.array(dtype=F), k: wb.array(dtype=F), y: wb.array(dtype=F), n: int):
+    i = wb.tid()
+    c = k[i]
+    total = F(1.0)
+    for j in range(n):
+        total = m[j] / (x[j] + c) + total / (x[j] + c)
+    y[i] = total
+
+
+def at_poles(kernel, n: int, poles_at: slice, backend: str) -> list[np.ndarray]:
+    """Gradients of `kernel`, where some threads are at a pole and have an adjoint of 0."""
+    wb.config.backend = backend
+    rng = np.random.default_rng(n)
+    x, m, k, seed = (rng.uniform(0.5, 1, n) for _ in range(4))
+    x[n // 2] = k[poles_at] = seed[poles_at] = 0
+    arrays = [wb.array(a, dtype=F, requires_grad=True) for a in (x, m, k)]
+    y = wb.zeros(n, dtype=F, requires_grad=True)
+    with wb.Tape() as tape:
+        wb.launch(kernel, n, inputs=[*arrays, y, n])
+    tape.backward(grads={y: wb.array(seed, dtype=F)})
+    return [a.grad.numpy().copy() for a in arrays]
+
+
+@pytest.mark.parametrize("poles_at", [slice(0), slice(3, 4), slice(None, None, 2), slice(None)])
+@pytest.mark.parametrize("n", [5, 130, 300])
+@pytest.mark.parametrize("kernel", [poles, continued])
+def test_an_adjoint_of_zero_stays_zero_at_an_infinite_slope_in_sums_of_a_turn(kernel, n, poles_at):
+    for want, got in zip(at_poles(kernel, n, poles_at, "numpy"), at_poles(kernel, n, poles_at, "c"), strict=True):
+        assert np.isfinite(want).all()
+        np.testing.assert_allclose(got, want, rtol=1e-12)
+        np.testing.assert_array_equal(np.signbit(got), np.signbit(want))
+    assert got.tobytes() == want.tobytes()  # each thread adds up its own k in its own order
+
+
+@pytest.mark.parametrize(("kernel", "again"), [(gravity, True), (poles, True), (continued, False)])
+def test_a_turn_is_taken_again_where_its_sums_tell_of_it(kernel, again):
+    """What is carried but not added up, as the factor of a recurrence, may be lost to the sums."""
+    active = [p for p in kernel.program().floats if p != "soft"]
+    assert ("[!now]" in emit_c.text(form(kernel, active)[1], Variant(restrict=True))) is again

@@ -213,3 +213,37 @@ def test_a_torch_tensor_without_a_gradient_gets_one_from_each_replay():
             t[:] = value
         graph.replay()
         assert t.grad.tolist() == [2 * value] * 2
+
+
+@pytest.mark.parametrize("part", [slice(1), slice(None, None, 2), slice(3)], ids=["first", "gaps", "all"])
+def test_a_replay_clears_the_adjoint_of_what_the_block_overwrites(part, backend):
+    x, loss = wb.array([1.0, 2.0, 3.0], dtype=wb.float32, requires_grad=True), wb.zeros(1)
+    y = wb.zeros(3)
+    with wb.capture() as graph:
+        tape = wb.Tape()
+        with tape:
+            wb.launch(square, 3, inputs=[x, y])
+            y[part].zero_()
+            wb.launch(total, 3, inputs=[y, loss])
+        tape.backward(loss)
+    want = np.array([1.0, 2.0, 3.0], np.float32) * 2
+    want[part] = 0
+    np.testing.assert_array_equal(x.grad.numpy(), want)
+    x.assign(np.array([2.0, 4.0, 6.0], np.float32))
+    graph.replay()
+    np.testing.assert_array_equal(x.grad.numpy(), 3 * want)
+
+
+@pytest.mark.needs_cc
+@pytest.mark.host_memory
+def test_steps_with_cleared_buffers_are_one_native_call():
+    wb.config.backend = "c"
+    x, loss, y = wb.array([1.0, 2.0], dtype=wb.float32, requires_grad=True), wb.zeros(1), wb.zeros(2)
+    with wb.capture() as graph, wb.Tape() as tape:
+        for _ in range(5):
+            y.zero_()
+            wb.launch(square, 2, inputs=[x, y])
+            wb.launch(total, 2, inputs=[y, loss])
+        tape.backward(loss)
+    runs = [run.__qualname__ for run in graph.graph._segments]
+    assert sum("_native" in run for run in runs) < 5

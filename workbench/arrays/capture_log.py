@@ -272,6 +272,15 @@ def _move(to: XpArray, source: XpArray | None) -> None:
     to[...] = 0 if source is None else source
 
 
+def clear(view: XpArray) -> None:
+    """Set a view of floats to zero."""
+    if opened is not None and isinstance(view, np.ndarray) and view.flags.c_contiguous:
+        return move(view.reshape(-1).view(np.uint8))
+    do(lambda: view.__setitem__(..., 0), gpu_of(view))
+    if written_list is not None:
+        written_list.clear(view)
+
+
 def clearing(data: XpArray) -> Any:
     """A step that clears these bytes in each replay; nothing is cleared now."""
     if not (isinstance(data, np.ndarray) and compiles()):

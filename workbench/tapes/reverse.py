@@ -269,15 +269,12 @@ def _host(tape: Recording, event: Event, space: Workspace, after: dict) -> None:
         tape.host.refuse(event, space)
     for path, part in float_parts(dst).items():
         g = space[dst.allocation].view(part.span, gradient_dtype(part))
-        if len(event.arrays) == 2 and event.arrays[1].allocation in tape.active:
+        copied = len(event.arrays) == 2 and event.arrays[1].allocation in tape.active
+        got = capture_log.copy(g) if copied else None
+        capture_log.clear(g)
+        if got is not None:
             src = same_part(event.arrays[1], path)
-            got = capture_log.copy(g)
-            capture_log.do(partial(g.__setitem__, ..., 0), capture_log.gpu_of(g))
             add_into(space[src.allocation].view(src.span, gradient_dtype(src)), got, src.span)
-        else:
-            capture_log.do(partial(g.__setitem__, ..., 0), capture_log.gpu_of(g))
-        if capture_log.written_list is not None:
-            capture_log.written_list.clear(g)
 
 
 def _func(tape: Recording, event: Event, space: Workspace, after: dict) -> None:

@@ -6,16 +6,19 @@ A loop with the same bounds for all of them turns around it; what they add to on
 and added after it. Every other value is what it would be, to the last bit. A function takes this form when it has such
 a loop, and nothing in it could tell the difference, or keep a compiler from using it. In large launches a function
 without loops takes it too where it adds to cells of other threads: after the block, in the order of the threads.
+
+In an adjoint, 0 times what is infinite is 0. Plain products make a NaN of that, which stays in sums: turns that add up
+what they make are taken by those, and again if there is one.
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from ..ir import Function, Region, Stmt, Value, numeric, root, used, walk
-from ..ops import control, memory as rows, scalar
+from ..ops import control, memory as rows, scalar, vectors
 from ..ops.row import calls_library
 from ..passes import simplify
 from ..row import Effect
@@ -27,6 +30,7 @@ from .signature import Variant
 
 _NAMES = (control.CONST, control.TID, control.DIM, rows.SHAPE, rows.COMPONENTS)
 _ADDS = (rows.ACCUMULATE, rows.ATOMIC_ADD)
+_QUOTIENTS = (scalar.DIV, scalar.OVER, vectors.UNSCALE)
 _NO = (control.WHILE, control.CALL, control.EACH, rows.LOG_STORE)  # nor what has to do with stacks, logs and printing
 BLOCK_BYTES = 1024  # of the widest float of a block: what is done once for it costs little beside it
 KEPT_BYTES = 1 << 16  # of all threads of a block: more falls out of the nearest cache, and takes compilers very long
@@ -39,10 +43,6 @@ class UniformLoop:
 
     stmt: Stmt
     parts: list[Part]
-
-    @property
-    def region(self) -> Region:
-        return self.stmt.regions[0]
 
 
 Part = list[Stmt] | UniformLoop
@@ -74,12 +74,9 @@ class ThreadStretches:
 
     def apart(self, stmts: Iterable[Stmt]) -> bool:
         """True if for each thread of a block these statements certainly write to cells of its own."""
-        for s in (inner for stmt in stmts for inner in walk(Region(body=[stmt]))):
-            if s.row.effect is not Effect.PURE and s.row is not rows.LOAD and not s.regions and not _silent(s):
-                *outer, last = s.args[1:-1]
-                if last not in self.last or not all(v in self.own for v in outer):
-                    return False
-        return True
+        inner = [s for s in walk(Region(body=list(stmts))) if not s.regions and not _silent(s)]
+        writing = [s for s in inner if s.row.effect not in (Effect.PURE, Effect.READS)]
+        return all(s.args[-2] in self.last and self.of_the_thread(s) for s in writing)
 
 
 def lanes(function: Function, variant: Variant) -> tuple[Function, ThreadStretches | None]:
@@ -206,9 +203,8 @@ class _Facts:
         if s.row is not rows.LOAD and s.row not in _ADDS:
             return True
         *outer, last = s.args[1 : len(s.args) - (s.row is not rows.LOAD)]
-        if not all(v in self.uniform for v in outer):
-            return False
-        return last in self.uniform or (s.row is rows.LOAD and last in self.last)
+        beside = last in self.uniform or (s.row is rows.LOAD and last in self.last)
+        return beside and all(v in self.uniform for v in outer)
 
     def clean(self, s: Stmt) -> bool:
         """True if a C compiler can vectorise this statement over threads."""
@@ -227,6 +223,33 @@ class _Facts:
         if s.row is rows.LOAD:
             return root(s.args[0]) not in self.stored or mine
         return s.row.effect is Effect.PURE or s.row in _ADDS or (s.row is rows.STORE and mine)
+
+
+def _tells(turn: list[Stmt], sums: list[Stmt], carried: list[tuple[Value, ...]]) -> bool:
+    """True if plain products of adjoints make the same of a turn as those that keep a 0, unless some of `sums` is NaN.
+
+    They may make 0 of -0, and -0 of 0: that is nothing to sums from 0 on, nor to what is `carried` from 0 on, of which
+    there are (what it begins with, parameter, result of a turn, of all).
+    """
+    doubtful: set[Value] = set()
+    for s in turn:
+        of = [k for k, v in enumerate(s.args) if v in doubtful]
+        kept = s.row.linear or s.row.bilinear or (s.row in _QUOTIENTS and of == [0])
+        if s not in sums and (s.regions or s.row.effect not in (Effect.PURE, Effect.READS) or (of and not kept)):
+            return False
+        if of or s.row.shown is not None:
+            doubtful.update(s.outs)
+    seen = {s.args[-1] for s in sums}
+    opposite = [(*s.args, *s.outs) for s in turn if s.row is scalar.NEG]
+    seen = seen.union(*[both for both in opposite if not seen.isdisjoint(both)])
+    for first, param, result, _ in carried:
+        if result in doubtful:
+            zero, made = first.stmt, result.stmt
+            if zero is None or zero.row is not control.CONST or str(zero.attr) not in ("0", "0.0"):
+                return False
+            if made is None or made.row is not scalar.ADD or made.args[0] is not param or made.args[1] not in seen:
+                return False
+    return not doubtful.isdisjoint(seen) and all(_floats(v.type) for v in doubtful)
 
 
 # ---- the text
@@ -251,41 +274,54 @@ class _Writer:
         self.lasting = _lasting(form)
         body.put(f"const int32_t {self.end} = (int32_t)({high} - {at} < {form.width} ? {high} : {at} + {form.width});")
 
-    def parts(self, parts: list[Part], carried: list[tuple[Value, Value]] | None = None) -> None:
-        """`carried`: what a turn leaves to the next one, (parameter, result)."""
+    def parts(self, parts: list[Part], carried: Sequence[tuple[Value, Value]] = (), told: bool = False) -> None:
+        """`carried`: what a turn leaves to the next one, (result of the loop, of the turn). `told`: see `_tells`."""
         alone = len(parts) == 1 and isinstance(parts[0], list)
         for part in parts:
             if isinstance(part, UniformLoop):
                 self.loop(part)
             else:
-                self.stretch(part, carried if alone and carried else [])
+                self.stretch(part, carried if alone else (), told)
         if carried and not alone:
             with self.lanes({value for _, value in carried}):
                 self.pass_on(carried)
 
-    def stretch(self, stmts: list[Stmt], carried: list[tuple[Value, Value]]) -> None:
+    def stretch(self, stmts: list[Stmt], carried: Sequence[tuple[Value, Value]], told: bool) -> None:
         body, rest = self.body, self.names(stmts)
         adds = [s for s in rest if self.form.summed(s)]
-        sums = [(s, self.sums(s.args[-1].type)) for s in adds]
+        sums = [(s, [body.names.new("sum") for _ in range(numeric(s.args[-1]).size)]) for s in adds]
         summed = [name for _, names in sums for name in names]
+        for s, names in sums:  # what the block adds to one cell, per component
+            for name in names:
+                body.put(f"{numeric(s.args[-1]).scalar.c} {name} = 0;")
         made = [v for s in rest for v in s.outs if v in self.lasting]
         for v in made:
             self.kept[v] = self.array(v.type, v.name or "kept")
         if not rest and not carried:
             return
         free = summed if self.form.apart(s for s in rest if s not in adds) else []
-        with self.lanes(used(Region(body=rest)) - {*made} | {value for _, value in carried}, free):
-            for s in rest:
-                if s not in adds:
-                    body.statement(s)
-            for v in made:
-                self.keep(self.kept[v], v)
-            for s, names in sums:
-                for k, name in enumerate(names):
-                    body.put(f"{name} += {component(body.text(s.args[-1]), s.args[-1].type, k)};")
-            self.pass_on(carried)
+
+        def turn(plain: bool) -> None:
+            with self.lanes(used(Region(body=rest)) - {*made} | {value for _, value in carried}, free):
+                for s in rest:
+                    if s not in adds:
+                        body.statement(replace(s, row=s.row.shown) if plain and s.row.shown else s)
+                for v in made:
+                    self.keep(self.kept[v], v)
+                for s, names in sums:
+                    for k, name in enumerate(names):
+                        body.put(f"{name} += {component(body.text(s.args[-1]), s.args[-1].type, k)};")
+                self.pass_on(carried)
+
+        turn(told)
+        if told:
+            with body.block(f"if ({' || '.join(f'{name} != {name}' for name in summed)})"):
+                body.put(" = ".join([*summed, "0;"]))
+                turn(False)
         for s, names in sums:
-            self.add_sum(s, names)
+            m, indices, _ = body.target_of(s, 1)
+            for k, name in enumerate(names):
+                body.put(f"{component(body.place(m, indices), s.args[-1].type, k)} += {name};")
 
     def names(self, stmts: list[Stmt]) -> list[Stmt]:
         """Emit statements that need no loop over threads, once; returns the others."""
@@ -298,35 +334,28 @@ class _Writer:
         return rest
 
     def loop(self, loop: UniformLoop) -> None:
-        start, stop, step, *init = loop.stmt.args
-        params = loop.region.params[1:]
-        for param, out in zip(params, loop.stmt.outs, strict=True):
-            self.kept[out] = self.kept[param] = self.array(param.type, param.name or "carried")
-        if params:
+        (start, stop, step, *init), (region,) = loop.stmt.args, loop.stmt.regions
+        carried = list(zip(init, region.params[1:], region.results, loop.stmt.outs, strict=True))
+        (turn, *more), now = loop.parts, ""
+        if not more and isinstance(turn, list) and _tells(turn, [s for s in turn if self.form.summed(s)], carried):
+            now = self.body.names.new("now")
+            self.body.put(f"int32_t {now} = 0;")
+        for _, param, result, out in carried:
+            self.kept[param] = self.array(param.type, param.name or "carried", "" if param is result else now)
+            self.kept[out] = [place.replace(f"[{now}]", f"[!{now}]") for place in self.kept[param]]
+        if carried:
             with self.lanes(set(init)):
-                self.pass_on(list(zip(params, init, strict=True)))
+                self.pass_on([(out, first) for first, _, _, out in carried])
         inside = nested(loop.stmt)
-        with self.body.turns(start, stop, step, loop.region.params[0]):
+        with self.body.turns(start, stop, step, region.params[0]):
             if inside:
                 self.body.ask()
-            carried = [(p, r) for p, r in zip(params, loop.region.results, strict=True) if p is not r]
-            self.parts(loop.parts, carried)
+            if now:
+                self.body.put(f"{now} = !{now};")
+            left = [(out, result) for _, param, result, out in carried if param is not result]
+            self.parts(loop.parts, left, now != "")
         if not inside:
             self.body.count(loop.stmt)
-
-    # ---- what threads add to one cell
-
-    def sums(self, type: Type) -> list[str]:
-        """Declare a sum per component, of what a block adds to one cell."""
-        names = [self.body.names.new("sum") for _ in range(numeric(type).size)]
-        for name in names:
-            self.body.put(f"{numeric(type).scalar.c} {name} = 0;")
-        return names
-
-    def add_sum(self, s: Stmt, names: list[str]) -> None:
-        m, indices, _ = self.body.target_of(s, 1)
-        for k, name in enumerate(names):
-            self.body.put(f"{component(self.body.place(m, indices), s.args[-1].type, k)} += {name};")
 
     # ---- values of all threads of the block
 
@@ -355,25 +384,27 @@ class _Writer:
             yield
         body.asks = asks
 
-    def array(self, type: Type, wish: str) -> list[str]:
+    def array(self, type: Type, wish: str, now: str = "") -> list[str]:
         """Declare arrays of a value of each thread; returns the place of each component, `%s` for the lane.
 
-        Two or four components that are read back thread by thread lie together.
+        There are two of each, and `now` says which holds it, if that is given. Two or four components that are read
+        back thread by thread lie together.
         """
         count = numeric(type).size
         whole = self.form.scattered and count in (2, 4)
         names = [self.body.names.new(wish) for _ in range(1 if whole else count)]
+        kind, two, row = type_name(type) if whole else numeric(type).scalar.c, "[2]" * bool(now), f"[{now}]" * bool(now)
         for name in names:
-            self.body.put(f"{type_name(type) if whole else numeric(type).scalar.c} {name}[{self.form.width}];")
-        return [f"{names[0]}[%s].c[{k}]" for k in range(count)] if whole else [f"{name}[%s]" for name in names]
+            self.body.put(f"{kind} {name}{two}[{self.form.width}];")
+        return [f"{names[0]}[%s].c[{k}]" for k in range(count)] if whole else [f"{name}{row}[%s]" for name in names]
 
     def keep(self, places: list[str], value: Value) -> None:
         for k, place in enumerate(places):
             self.body.put(f"{place % self.lane} = {component(self.body.text(value), value.type, k)};")
 
-    def pass_on(self, carried: list[tuple[Value, Value]]) -> None:
-        for param, value in carried:
-            self.keep(self.kept[param], value)
+    def pass_on(self, carried: Iterable[tuple[Value, Value]]) -> None:
+        for out, value in carried:
+            self.keep(self.kept[out], value)
 
     def read(self, v: Value, places: list[str]) -> None:
         parts = [place % self.lane for place in places]
@@ -385,26 +416,22 @@ class _Writer:
 
 def _lasting(form: ThreadStretches) -> set[Value]:
     """Values live across stretches: used in another one than where they are defined."""
-    made: dict[Value, int] = {}
-    uses: list[tuple[Value, int]] = []
-    count = 0
+    found: list[tuple[set[Value], set[Value]]] = []  # of each stretch: what it makes and what it uses
 
     def see(parts: list[Part], results: tuple[Value, ...]) -> None:
-        nonlocal count
-        alone = len(parts) == 1 and isinstance(parts[0], list)
         for part in parts:
-            count += 1
             if isinstance(part, UniformLoop):
-                uses.extend((v, count) for v in part.stmt.args[3:])
-                see(part.parts, part.region.results)
+                found.append((set(), set(part.stmt.args[3:])))
+                see(part.parts, part.stmt.regions[0].results)
             else:
-                uses.extend((v, count) for v in used(Region(body=part)))
-                made.update((v, count) for s in part for v in s.outs)
-        count += not alone
-        uses.extend((v, count) for v in results)
+                found.append(({v for s in part for v in s.outs}, used(Region(body=part))))
+        if len(parts) != 1 or isinstance(parts[0], UniformLoop):
+            found.append((set(), set()))
+        found[-1][1].update(results)
 
     see(form.parts, ())
-    return {v for v, at in uses if v in made and made[v] != at} - form.uniform - form.own
+    made = set[Value]().union(*[own for own, _ in found])
+    return {v for own, uses in found for v in (uses & made) - own} - form.uniform - form.own
 
 
 def _kept(form: ThreadStretches, stmts: list[Stmt]) -> int:
