@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 
 import workbench as wb
-from tests.support.squares import ONE, F, N, X, empty, leaf, seed, square
+from tests.support.squares import ONE, F, N, X, empty, leaf, seed, square, times
 
 pytestmark = pytest.mark.usefixtures("backend")
 
@@ -165,6 +165,21 @@ def test_what_others_write_at_the_address_of_a_gradient_is_read():
     (ctypes.c_double * N).from_address(x.grad.ptr)[1] = 9.0
     np.testing.assert_allclose(x.grad.numpy(), [2 * X[0], 9.0, *2 * X[2:]])
     np.testing.assert_allclose(kept, 2 * X)
+
+
+@pytest.mark.host_memory
+def test_a_tape_that_has_read_a_gradient_is_told_of_what_is_written_into_it():
+    tape, x, y = recorded()
+    tape.backward(grads={y: seed(*ONE)})
+    kept, h, z = x.grad.numpy(), leaf(), empty()
+    with wb.Tape() as other:
+        wb.launch(times, N, [h, x.grad], [z])
+        kept[1] = 50.0
+        wb.launch(times, N, [h, x.grad], [z])
+    np.testing.assert_allclose(z.numpy(), X * [2 * X[0], 50.0, *2 * X[2:]])
+    with pytest.raises(wb.GradientError, match=r"was changed by a write through numpy\(\)") as found:
+        other.backward(grads={z: seed(*ONE)})
+    assert found.value.slug == "overwritten"
 
 
 @pytest.mark.host_memory
