@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
+import numpy as np
 import pytest
 
 import workbench as wb
-from tests.support.squares import N, empty, leaf, square
+from tests.support.squares import F, N, empty, leaf, square, times
 
 pytestmark = pytest.mark.usefixtures("backend")
 
@@ -15,11 +16,12 @@ def a_pair_of_names(x: float):
     return wb.sin
 
 
-def taped():
+def taped(seeded=True, **how):
     x, y = leaf(), empty()
-    with wb.Tape() as tape:
+    with wb.Tape(**how) as tape:
         wb.launch(square, N, [x], [y])
-    tape.backward(grads={y: wb.ones_like(y)})
+    if seeded:
+        tape.backward(grads={y: wb.ones_like(y)})
     return tape, x, y
 
 
@@ -46,20 +48,104 @@ def memory_of_two_widths():
     wb.gradcheck(tape)
 
 
-REFUSED = {
-    "kernel-only": (lambda: wb.tile_zeros(4), "wb.launch_tiled"),
-    "matrix-from-vectors": (rows_or_columns, "matrix_from_rows"),
-    "no-grad": (lambda: wb.descend(lambda x: x, wb.zeros(2), rounds=1), "requires_grad=True"),
-    "map-result": (lambda: wb.map(a_pair_of_names, wb.zeros(2)), ""),
-    "gradcheck-mixed": (memory_of_two_widths, "dtype=None"),
-    "ledger-index": (lambda: (lambda t, x, y: t.ledger(x, N + 5))(*taped()), ""),
-    "ledger-event": (lambda: (lambda t, x, y: t.ledger(x, 0, at=99))(*taped()), ""),
-}
+def ledger(*args, **named):
+    tape, x, _ = taped()
+    return tape.ledger(x, *args, **named)
 
 
-@pytest.mark.parametrize("slug", REFUSED)
-def test_it_is_refused_by_name(slug):
-    run, instead = REFUSED[slug]
-    with pytest.raises((wb.KernelError, wb.GradientError, wb.LaunchError, IndexError)) as found:
+def with_a_late_leaf():
+    x, w, y, z = leaf(), empty(), empty(), empty()
+    with wb.Tape() as tape:
+        wb.launch(square, N, [w], [z])
+        wb.launch(square, N, [x], [y])
+    w.requires_grad = True
+    tape.backward(grads={z: wb.ones_like(z)})
+
+
+def with_an_objective_that_reads_more():
+    k = leaf()
+
+    def objective(x):
+        out = empty(1)
+        wb.launch(times, N, [x, k, empty()])
+        wb.launch(square, 1, [x, out])
+        return out
+
+    return wb.minimize(objective, leaf())
+
+
+def replayed(**values):
+    tape, x, y = taped(keep="all")
+    return tape.replay({x: values["to"]} if "to" in values else {empty(): np.zeros(N)})
+
+
+# slug -> what is run, and words of what is said
+REFUSED = [
+    ("kernel-only", lambda: wb.tile_zeros(4), "A tile lives in a block", "wb.launch_tiled"),
+    ("matrix-from-vectors", rows_or_columns, "rows or columns", "matrix_from_rows"),
+    ("no-grad", lambda: wb.descend(lambda x: x, wb.zeros(2), rounds=1), "which way", "requires_grad=True"),
+    ("map-result", lambda: wb.map(a_pair_of_names, wb.zeros(2)), "this func returns", "numbers, vectors and structs"),
+    ("gradcheck-mixed", memory_of_two_widths, "floats of another width", "dtype=None"),
+    ("ledger-index", lambda: ledger(N + 5), "index 9 is outside axis 0 of x", "from 0 to 3"),
+    ("ledger-event", lambda: ledger(0, at=99), "99 is no event of this tape, which has 1", "tape.events[k]"),
+    ("dtype", lambda: wb.zeros(2, dtype="vec"), "is not a dtype", "A dtype is a scalar"),
+    ("dtype", lambda: wb.zeros(2, dtype=wb.array(dtype=float)), "cannot be the dtype", "dtype=float32"),
+    ("components", lambda: wb.array(np.zeros((4, 2)), dtype=wb.vec3), "must be (3,)", "data.reshape(-1, 3)"),
+    ("convert", lambda: wb.array([1, 300], dtype=wb.int8), "do not fit int8", "cut off or wrap around"),
+    ("array-operator", lambda: wb.zeros(2) @ wb.zeros(2), "no operator matmul", "wb.utils.array_inner"),
+    ("array-comparison", lambda: leaf() < leaf(), "where no tape sees", "for the values of now"),
+    ("jacobian-order", lambda: (lambda t, x, y: wb.jacobian(t, x, y))(*taped()), "only read x", "jacobian(tape, y, x)"),
+    (
+        "gradcheck-vacuous",
+        lambda: wb.gradcheck(square, N, [wb.zeros(N, dtype=F)], [empty()]),
+        "by differences",
+        "inputs=[x]",
+    ),
+    ("root", lambda: wb.root(3.0, empty()), "not float", "with def function(x, p)"),
+    ("root", lambda: wb.root(square, wb.zeros(2, dtype=int)), "float32 or float64 as guess", "wb.zeros(n), p"),
+    ("unused-argument", with_an_objective_that_reads_more, "is no argument", "with def objective(x, a)"),
+    (
+        "launch-keyword",
+        lambda: wb.launch(square, N, [leaf()], [empty()], adj_inputs=[leaf()]),
+        "no use for adjoints",
+        "adjoint=True",
+    ),
+    (
+        "launch-keyword",
+        lambda: wb.launch(square, N, [leaf()], [empty()], grid=3),
+        "has no argument 'grid'",
+        "dim=n, inputs=[...]",
+    ),
+    ("not-a-kernel", lambda: wb.launch(taped, 1), "launch takes a kernel", "@wb.kernel above it"),
+    ("dim", lambda: wb.launch(square, "4", [leaf()], [empty()]), "is not a grid", "dim=n or dim=(n, m)"),
+    ("dim", lambda: wb.launch(square, leaf(), [leaf()], [empty()]), "dim=array is not a grid", "dim=x.shape"),
+    ("map-func", lambda: wb.map(print, leaf()), "not print", "@wb.func above its def"),
+    ("map-func", lambda: wb.map(np.sin, leaf()), "not sin", "wb.map(wb.sin, ...)"),
+    ("map-arrays", lambda: wb.map(wb.sin, 1.0), "at least one array", "sin(...)"),
+    ("shape", lambda: wb.map(wb.atan2, leaf(), empty(3)), "nothing is stretched", "x.reshape((4,))"),
+    ("late-grad", with_a_late_leaf, "was not yet on an active path", "before the tape records"),
+    ("replay-array", lambda: replayed(), "neither read nor written", "among the inputs"),
+    ("replay-input", lambda: replayed(to=np.ones(3)), "numbers of shape (4,)", "np.ones((4,))"),
+    ("replay-input", lambda: replayed(to=wb.ones(N)), "float32 of shape (4,)", "it takes float64"),
+    ("no-seed", lambda: taped(seeded=False)[0].backward(), "Every gradient would be zero", "backward(loss)"),
+    ("loss-shape", lambda: (lambda t, x, y: t.backward(y))(*taped()), "is float64 of shape (4,)", "grads={y: seed}"),
+    ("record-func", lambda: recording(4, []), "a function first, not int", ""),
+    ("record-func", lambda: recording(print, 4), "a list of arrays, not int", ""),
+    ("record-func", lambda: recording(print, [4]), "takes arrays, not int", ""),
+    ("record-func", lambda: recording(lambda a: a, []), "calls its function without arguments", "which reads a.grad"),
+]
+
+
+def recording(*args):
+    with wb.Tape() as tape:
+        tape.record_func(*args)
+
+
+@pytest.mark.parametrize(
+    ("slug", "run", "said", "instead"), REFUSED, ids=[f"{k} {r[0]}" for k, r in enumerate(REFUSED)]
+)
+def test_it_is_refused_by_name_with_its_reason_and_the_way_out(slug, run, said, instead):
+    with pytest.raises((wb.KernelError, wb.GradientError, wb.LaunchError)) as found:
         run()
-    assert found.value.slug == slug and instead in str(found.value)
+    assert found.value.slug == slug
+    assert said in str(found.value) and instead in str(found.value)
