@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 import workbench as wb
-from tests.support.squares import F, N, empty, leaf, square, times
+from tests.support.squares import ONE, F, N, empty, leaf, square, times
 
 pytestmark = pytest.mark.usefixtures("backend")
 
@@ -147,5 +147,126 @@ def recording(*args):
 def test_it_is_refused_by_name_with_its_reason_and_the_way_out(slug, run, said, instead):
     with pytest.raises((wb.KernelError, wb.GradientError, wb.LaunchError)) as found:
         run()
+    assert found.value.slug == slug
+    assert said in str(found.value) and instead in str(found.value)
+
+
+# ---- sparse matrices, loops, tapes that are run again
+
+
+def a_checkpointed(step, *state):
+    def loop():
+        with wb.Tape():
+            wb.checkpoint(4, 2)(step)(*state)
+
+    return loop
+
+
+def a_step_that_counts():
+    x, done = leaf(), []
+
+    def step(k, x):
+        done.append(k)
+        wb.launch(square if len(done) % 3 else double, N, [x], [y := empty()])
+        wb.copy(x, y)
+
+    with wb.Tape() as tape:
+        wb.checkpoint(4, 2)(step)(x)
+    tape.backward(grads={x: wb.ones_like(x)})
+
+
+@wb.kernel
+def double(x: wb.array(dtype=F), y: wb.array(dtype=F)):
+    y[wb.tid()] = x[wb.tid()] + x[wb.tid()]
+
+
+def identity():
+    return wb.sparse.bsr_identity(2, float)
+
+
+def a_product_of_second_order(keep):
+    tape, x, y = taped(keep=keep)
+    wb.hvp(tape, y[:1], {x: np.ones(N)})
+
+
+def copied_onto_one_number():
+    x, source = wb.array(ptr=empty().ptr, dtype=F, shape=3, strides=(0,)), leaf()
+    with wb.Tape():
+        wb.copy(x, source[:3])
+
+
+def a_tangent_of_another_array():
+    tape, x, _ = taped()
+    return wb.jvp(tape, {x: ONE})[leaf()]
+
+
+RUN_AGAIN = [
+    ("structure", lambda: setattr(identity(), "nnz", 7), "nnz = 7, while the last of the offsets is 2", "A.nnz_sync()"),
+    (
+        "topology",
+        lambda: setattr(identity(), "row_counts", 7),
+        "as many blocks as its offsets say",
+        "row_counts = None",
+    ),
+    ("dtype", lambda: wb.sparse.bsr_copy(identity(), scalar_type=F), "to other blocks", "bsr_from_triplets"),
+    ("checkpoint-state", a_checkpointed(lambda k, x: None, 3.0), "state 0 is a float", "lies in arrays"),
+    ("checkpoint-step", a_step_that_counts, "that of another program", "no list or counter"),
+    ("seed-untouched", a_tangent_of_another_array, "zero in silence", "{x: v}"),
+    ("not-kept", lambda: a_product_of_second_order("needed"), "cannot be run again", 'wb.Tape(keep="all")'),
+    ("race", copied_onto_one_number, "a matter of luck", "wb.copy(y, values)"),
+]
+
+
+@pytest.mark.host_memory("race")
+@pytest.mark.parametrize(
+    ("slug", "run", "said", "instead"), RUN_AGAIN, ids=[f"{k} {r[0]}" for k, r in enumerate(RUN_AGAIN)]
+)
+def test_matrices_and_what_is_run_again_are_refused_by_name(slug, run, said, instead):
+    with pytest.raises((wb.GradientError, wb.LaunchError)) as found:
+        run()
+    assert found.value.slug == slug
+    assert said in str(found.value) and instead in str(found.value)
+
+
+# ---- what other libraries hold
+
+
+def moved(torch):
+    t = torch.ones(N, dtype=torch.float64, requires_grad=True)
+    y = empty()
+    with wb.Tape() as tape:
+        wb.launch(square, N, [t], [y])
+    t.data = torch.ones(N, dtype=torch.float64)
+    tape.backward(grads={y: wb.ones_like(y)})
+
+
+OF_OTHERS = [
+    ("dtype", lambda torch: wb.dtype_to_torch(Pair), "has no torch dtype", "to_torch(a.field(name))"),
+    (
+        "from-torch",
+        lambda torch: wb.from_torch(torch.ones(2), grad=torch.ones(2)),
+        "go out through t.grad",
+        "wb.from_torch(t)",
+    ),
+    ("non-leaf", lambda torch: wb.from_torch(torch.ones(2, requires_grad=True) * 2), "no gradient", "t.detach()"),
+    ("components", lambda torch: wb.from_torch(torch.ones(2, 2), dtype=wb.vec3), "they must be (3,)", ""),
+    ("moved", moved, "The launches read the old memory", "wb.from_torch(tensor), again"),
+]
+
+
+@wb.struct
+class Pair:
+    a: float
+
+
+@pytest.mark.needs_torch
+@pytest.mark.parametrize(
+    ("slug", "run", "said", "instead"), OF_OTHERS, ids=[f"{k} {r[0]}" for k, r in enumerate(OF_OTHERS)]
+)
+def test_tensors_are_refused_by_name(slug, run, said, instead):
+    import torch
+
+    with pytest.raises((wb.GradientError, wb.LaunchError)) as found:
+        run(torch)
     assert found.value.slug == slug
     assert said in str(found.value) and instead in str(found.value)
