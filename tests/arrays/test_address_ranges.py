@@ -15,16 +15,20 @@ class Memory:
 
 
 @pytest.mark.parametrize("seed", range(20))
-def test_what_meets_a_range_is_what_a_plain_list_says(seed):
-    rng, index, alive = random.Random(seed), AddressRanges(), []
+@pytest.mark.parametrize("outlived", [False, True])
+def test_what_meets_a_range_is_what_a_plain_list_says(seed, outlived):
+    """Also where a bare pointer lives on behind its memory: what lies there now is what was added last."""
+    rng, index, alive, before = random.Random(seed), AddressRanges(), [], []
     for _ in range(400):
         what = rng.random()
         if what < 0.4:
             new = Memory(rng.randrange(300), rng.randrange(1, 12))
-            if not any(m.address < new.address + new.nbytes and new.address < m.address + m.nbytes for m in alive):
+            meets = [m for m in alive if m.address < new.address + new.nbytes and new.address < m.address + m.nbytes]
+            if not meets or outlived:
                 index.add(new)
-                alive.append(new)
-            del new
+                alive = [m for m in alive if m not in meets] + [new]
+                before += meets
+            del new, meets
         elif what < 0.7 and alive:
             alive.pop(rng.randrange(len(alive)))
         low = rng.randrange(300)

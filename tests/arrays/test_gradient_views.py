@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+import ctypes
 import warnings
 
 import numpy as np
 import pytest
 
 import workbench as wb
-from tests.support.squares import ONE, F, N, X, empty, leaf, seed, square
+from tests.support.squares import ONE, F, N, X, empty, leaf, seed, square, times
 
 pytestmark = pytest.mark.usefixtures("backend")
 
@@ -113,18 +114,18 @@ def launched(x):
     return y.numpy() / 2
 
 
-@pytest.mark.parametrize(
-    "reads",
-    [
-        lambda x: x.grad.numpy(),
-        lambda x: np.array(x.grad.list()),
-        lambda x: wb.clone(x.grad).numpy(),
-        lambda x: np.array([x.grad[i] for i in range(N)]),
-        launched,
-        lambda x: (empty().assign(x.grad)).numpy(),
-        lambda x: x.grad[:].numpy(),
-    ],
-)
+READS = [
+    lambda x: x.grad.numpy(),
+    lambda x: np.array(x.grad.list()),
+    lambda x: wb.clone(x.grad).numpy(),
+    lambda x: np.array([x.grad[i] for i in range(N)]),
+    launched,
+    lambda x: (empty().assign(x.grad)).numpy(),
+    lambda x: x.grad[:].numpy(),
+]
+
+
+@pytest.mark.parametrize("reads", READS)
 @pytest.mark.host_memory
 def test_what_is_written_into_it_is_in_the_gradient(reads):
     tape, x, y = recorded()
@@ -139,6 +140,46 @@ def test_what_is_written_into_it_is_in_the_gradient(reads):
     np.testing.assert_array_equal(reads(x), 0)
     tape.backward(grads={y: seed(*ONE)})
     np.testing.assert_allclose(reads(x), 2 * X)
+
+
+@pytest.mark.parametrize("reads", READS)
+@pytest.mark.host_memory
+def test_an_array_that_is_kept_writes_through_until_the_next_backward(reads):
+    tape, x, y = recorded()
+    tape.backward(grads={y: seed(*ONE)})
+    kept, want = x.grad.numpy(), 2 * X
+    for k in range(N):
+        kept[k] = want[k] = 10.0 + k
+        np.testing.assert_allclose(reads(x), want)
+        assert np.shares_memory(kept, x.grad.numpy())
+    tape.backward(grads={y: seed(*ONE)})
+    np.testing.assert_allclose(reads(x), want + 2 * X)
+    np.testing.assert_array_equal(kept, want)
+
+
+@pytest.mark.host_memory
+def test_what_others_write_at_the_address_of_a_gradient_is_read():
+    tape, x, y = recorded()
+    tape.backward(grads={y: seed(*ONE)})
+    kept = x.grad.numpy()
+    (ctypes.c_double * N).from_address(x.grad.ptr)[1] = 9.0
+    np.testing.assert_allclose(x.grad.numpy(), [2 * X[0], 9.0, *2 * X[2:]])
+    np.testing.assert_allclose(kept, 2 * X)
+
+
+@pytest.mark.host_memory
+def test_a_tape_that_has_read_a_gradient_is_told_of_what_is_written_into_it():
+    tape, x, y = recorded()
+    tape.backward(grads={y: seed(*ONE)})
+    kept, h, z = x.grad.numpy(), leaf(), empty()
+    with wb.Tape() as other:
+        wb.launch(times, N, [h, x.grad], [z])
+        kept[1] = 50.0
+        wb.launch(times, N, [h, x.grad], [z])
+    np.testing.assert_allclose(z.numpy(), X * [2 * X[0], 50.0, *2 * X[2:]])
+    with pytest.raises(wb.GradientError, match=r"was changed by a write through numpy\(\)") as found:
+        other.backward(grads={z: seed(*ONE)})
+    assert found.value.slug == "overwritten"
 
 
 @pytest.mark.host_memory

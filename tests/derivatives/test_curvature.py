@@ -76,6 +76,34 @@ def test_the_covariance_is_that_of_a_line():
     assert found.rank == 2 and abs(found.deviation - np.sqrt(s2)) < 1e-6 and len(found.unseen) == 0
 
 
+@wb.kernel
+def linear(j: wb.array2d[wb.float64], p: wb.array[wb.float64], c: wb.array[wb.float64], r: wb.array[wb.float64]):
+    i = wb.tid()
+    s = c[i]
+    for k in range(p.shape[0]):
+        s += j[i, k] * p[k]
+    r[i] = s
+
+
+@pytest.mark.parametrize(("many", "params", "rank"), [(7, 3, 3), (7, 4, 2), (3, 5, 3), (4, 4, 4), (5, 3, 0), (2, 2, 1)])
+def test_the_covariance_is_a_pseudo_inverse_and_what_is_unseen_changes_nothing(many, params, rank):
+    rng = np.random.default_rng(10 * many + params)
+    j = rng.standard_normal((many, rank)) @ rng.standard_normal((rank, params))
+    p, r = leaf(rng.standard_normal(params)), empty(many)
+    with wb.Tape() as tape:
+        wb.launch(linear, many, [wb.array(j), p, wb.array(rng.standard_normal(many)), r])
+    found = wb.covariance(tape, r, p)
+    assert found.rank == rank and found.unseen.shape == (params - rank, params)
+    np.testing.assert_allclose(found.unseen @ found.unseen.T, np.eye(params - rank), atol=1e-12)
+    np.testing.assert_allclose(j @ found.unseen.T, 0, atol=1e-12)
+    if many == rank:
+        assert np.isnan(found.deviation) and np.isnan(found.matrix).all()
+        return
+    variance = np.sum(r.numpy() ** 2) / (many - rank)
+    assert found.deviation == pytest.approx(np.sqrt(variance))
+    np.testing.assert_allclose(found.matrix, variance * np.linalg.pinv(j.T @ j, rcond=1e-10), rtol=1e-9, atol=1e-9)
+
+
 def test_adjoints_at_several_events_come_from_one_walk():
     x, y, out = wb.array([[0.3, 1.0]] * 3, dtype=wb.vec2, requires_grad=True), wb.zeros(3), wb.zeros(1)
     with wb.Tape() as tape:

@@ -195,3 +195,35 @@ def test_the_state_whose_unit_is_zero_makes_a_finite_normal_number():
     unit, y = wb.zeros(1), wb.zeros(1)
     wb.launch(normal_numbers, 1, [wb.array(np.array([SILENT], np.uint32)), unit, y])
     assert unit.list() == [0.0] and np.isfinite(y.numpy()).all() and abs(y.list()[0]) > 8
+
+
+@wb.kernel
+def beside_other_atomics(
+    x: wb.array(dtype=wb.float64),
+    w: wb.array(dtype=wb.float64),
+    count: wb.array(dtype=int),
+    total: wb.array(dtype=wb.float64),
+    top: wb.array(dtype=wb.float64),
+):
+    i = wb.tid()
+    v = x[i] * w[i % 3]
+    wb.atomic_add(count, i % 2, 1)
+    wb.atomic_sub(total, 0, v * v)
+    wb.atomic_max(top, i % 2, v)
+    wb.atomic_add(total, 1, w[i % 3] * v)
+
+
+def test_extremes_beside_sums_and_counts_share_their_ties_and_leave_the_others_alone():
+    xs, ws, g, h = np.array([1.0, 2, 3, 3, 1, 6]), np.array([3.0, 1, 1]), np.array([1.0, 10]), np.array([5.0, 7])
+    x, w = (wb.array(a, dtype=wb.float64, requires_grad=True) for a in (xs, ws))
+    count, total, top = wb.zeros(2, dtype=int), wb.zeros(2, dtype=wb.float64), wb.zeros(2, dtype=wb.float64)
+    with wb.Tape() as tape:
+        wb.launch(beside_other_atomics, 6, [x, w], [count, total, top])
+    tape.backward(grads={total: wb.array(h), top: wb.array(g)})
+    at, v = np.arange(6), xs * ws[np.arange(6) % 3]  # 3, 2, 3 and 9, 1, 6: the first extreme is one of two alike
+    share = np.array([g[0] / 2, 0, g[0] / 2, g[1], 0, 0])
+    slope = share - 2 * h[0] * v + h[1] * ws[at % 3]
+    assert count.list() == [3, 3] and top.list() == [3.0, 9.0]
+    np.testing.assert_allclose(total.numpy(), [-(v**2).sum(), (ws[at % 3] * v).sum()])
+    np.testing.assert_allclose(x.grad.numpy(), slope * ws[at % 3])
+    np.testing.assert_allclose(w.grad.numpy(), np.bincount(at % 3, slope * xs + h[1] * v))

@@ -144,6 +144,19 @@ def test_components_chosen_at_run_time_take_no_local_memory():
     assert {r.local for r in chosen.resources.values()} == {0}
 
 
+@pytest.mark.parametrize("small", [wb.int8, wb.uint8])
+def test_numbers_of_a_byte_for_which_a_gpu_has_no_atomics_are_shown_as_plain_sums(small):
+    @wb.kernel
+    def counts(x: wb.array(dtype=small), y: wb.array(dtype=float)):
+        i = wb.tid()
+        x[i] += small(1)
+        y[i] += 1.0
+
+    adds = [line for line in counts.cuda.splitlines() if "&x[i]" in line or "&y[i]" in line]
+    assert len(adds) == 2 and "wb_plain_add" in adds[0] and "plain" not in adds[1]
+    assert counts.resources["counts"].local == 0
+
+
 # ---- sums before atomics
 
 

@@ -198,6 +198,20 @@ def test_parameters_that_have_no_type_are_refused(params, slug):
     assert refused("pass", params).slug == slug
 
 
+@pytest.mark.parametrize(
+    ("annotation", "why"),
+    [
+        ("list", "list is not a type of the kernel language."),
+        ("3", "3 is not a type of the kernel language"),
+        ("'nothing'", "name 'nothing' is not defined"),
+        ("'1 / 0'", "division by zero"),
+    ],
+)
+def test_an_annotation_that_is_no_type_says_why(annotation, why):
+    error = refused("pass", f"x: {annotation}")
+    assert error.slug == "annotation" and f"\n{why}\n" in f"{error}" and "x: array(dtype=float)" in f"{error}"
+
+
 def test_every_row_of_the_table_says_why_and_what_to_write():
     for name, row in refused_syntax.FENCES.items():
         assert row["what"] and row["instead"] and row["slug"] == row["slug"].lower(), name

@@ -50,6 +50,24 @@ def test_gradients_move_with_the_values_that_are_sorted():
     assert y.list() == [10.0, 20.0, 30.0] and x.grad.list() == [100.0, 1.0, 10.0]
 
 
+@pytest.mark.parametrize("dtype", [int, float])
+@pytest.mark.parametrize("ends", [None, [3, 3, 9, 11]])
+def test_segments_are_sorted_each_by_itself_and_the_rest_stays(dtype, ends):
+    starts, rng, n = [0, 3, 4, 9], np.random.default_rng(2), 13
+    given = rng.integers(-3, 3, n)
+    keys, values = wb.array(given, dtype=dtype), wb.array(np.arange(13.0), dtype=wb.float64, requires_grad=True)
+    held, want = [wb.array(k, dtype=int) for k in (starts, ends) if k is not None], np.arange(n)
+    for a, b in zip(starts, ends or starts[1:], strict=False):
+        want[a:b] = a + np.argsort(given[a:b], kind="stable")
+    moved = wb.clone(values)
+    with wb.Tape() as tape:
+        wb.copy(moved, values)
+        wb.utils.segmented_sort_pairs(keys, moved, n, *held)
+    assert keys.list() == given[want].tolist() and moved.list() == want.tolist()
+    tape.backward(grads={moved: wb.array(np.arange(13.0) ** 2)})
+    np.testing.assert_array_equal(values.grad.numpy()[want], np.arange(13.0) ** 2)
+
+
 def test_only_the_bits_asked_for_are_sorted_by():
     k, v = wb.array([7, 4, 6, 1]), wb.array([0, 1, 2, 3])
     wb.utils.radix_sort_pairs(k, v, 4, begin_bit=0, end_bit=1)

@@ -171,3 +171,44 @@ def test_a_large_stencil_has_all_its_contributions(monkeypatch, way):
     want[:, 1:] += s[:, 1:] * values[:, :-1]
     np.testing.assert_allclose(dx.numpy(), want, rtol=1e-12, atol=1e-12)
     stencil.program().plans.clear()
+
+
+@wb.struct
+class Inner:
+    w: wb.array[wb.float64]
+
+
+@wb.struct
+class Outer:
+    x: wb.array[wb.float64]
+    inner: Inner
+    k: wb.float64
+
+
+@wb.struct
+class Mass:
+    m: wb.float64
+    at: wb.vec2d
+    n: int
+
+
+@wb.kernel
+def of_fields(s: Outer, masses: wb.array(dtype=Mass), y: wb.array(dtype=F)):
+    i = wb.tid()
+    y[i] = s.k * s.x[i] * s.inner.w[i] + masses[i].m * masses[i].at[1]
+
+
+def test_adjoints_of_fields_are_the_same_fields_of_an_instance_or_of_an_array_of_structs():
+    w, scale, seed = np.array([2.0, 3.0, 5.0]), 7.0, np.array([1.0, 10.0, 100.0])
+    s = Outer(x=made(X), inner=Inner(w=made(w)), k=scale)
+    adjoint = Outer(x=made(ONES), inner=Inner(w=made(0 * ONES)), k=0.0)
+    masses, found = wb.zeros(3, dtype=Mass), wb.zeros(3, dtype=Mass)
+    values = np.zeros(3, Mass.numpy)
+    values["m"], values["at"] = w, np.outer(X, [1, 2])
+    masses.assign(values)
+    pull(of_fields, [s, masses], [made(0 * ONES)], [adjoint, found], [made(seed)])
+    np.testing.assert_allclose(adjoint.x.numpy(), 1 + seed * scale * w)
+    np.testing.assert_allclose(adjoint.inner.w.numpy(), seed * scale * X)
+    np.testing.assert_allclose(found.numpy()["m"], seed * 2 * X)
+    np.testing.assert_allclose(found.numpy()["at"], np.outer(seed * w, [0, 1]))
+    assert not found.numpy()["n"].any()

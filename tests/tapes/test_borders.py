@@ -76,6 +76,22 @@ def test_it_is_told_also_where_nothing_but_the_first_tape_has_a_leaf_on_the_way(
         third.backward(grads={z: seed(*ONE)})
 
 
+def test_a_copy_into_a_part_of_a_leaf_is_told_where_the_gradient_comes_to_it():
+    x, w, q, y = leaf(), leaf(X + 1), empty(), empty()
+    with wb.Tape():
+        run(square, x, q)
+    with wb.Tape() as second:
+        wb.copy(w[:2], q[:2])
+        run(square, w, y)
+    with stops(r"q\[:2\]"):
+        second.backward(grads={y: seed(*ONE)})
+    np.testing.assert_allclose(w.grad.numpy(), [0, 0, *2 * (X[2:] + 1)])
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        second.backward(grads={y: seed(0, 0, 1, 1)})
+    np.testing.assert_allclose(w.grad.numpy(), [0, 0, *4 * (X[2:] + 1)])
+
+
 @pytest.mark.parametrize("marked", [False, True])
 def test_detach_says_that_it_is_meant(marked):
     _, second, _, w, _, y = two(marked, by=wb.detach)

@@ -125,6 +125,30 @@ def test_a_tape_that_only_a_recording_keeps_hands_nothing_on(monkeypatch):
     assert found[0] == found[1]
 
 
+@pytest.mark.parametrize("inside", [False, True])
+def test_slices_of_arguments_and_of_their_gradients_are_those_of_each_call(inside):
+    @wb.jit
+    def gradient(x):
+        out = wb.zeros(1)
+        with wb.Tape() as tape:
+            wb.launch(energy, len(x), [x, out])
+        tape.zero()
+        tape.backward(out)
+        return x.grad[1:], x.grad[:2], x[2:]
+
+    for k in range(4):  # of new memory, or further behind in it
+        values = np.array([k, 1.0, 4.0], np.float32)
+        x = wb.array(values, requires_grad=True)
+        if inside:
+            x = wb.array(np.concatenate((np.zeros(2 * k + 1), values, [9.0])), dtype=float, requires_grad=True)[-4:-1]
+        behind, ahead, last = gradient(x)
+        assert behind.list() == [3.0, 48.0] and ahead.list() == [3.0 * k * k, 3.0] and last.list() == [4.0]
+        x.grad[1:2].fill_(7.0)
+        x.fill_(8.0)
+        assert behind.list() == [7.0, 48.0] and ahead.list() == [3.0 * k * k, 7.0] and last.list() == [8.0]
+    assert gradient.replays
+
+
 def test_leaves_accumulate_over_replays():
     @wb.jit
     def add(x):

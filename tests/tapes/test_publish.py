@@ -517,3 +517,44 @@ def test_numbers_at_other_strides_than_multiples_of_their_size_get_no_gradient()
     with wb.Tape(), pytest.raises(wb.GradientError) as found:
         wb.launch(doubled, 3, inputs=[x, y])
     assert found.value.slug == "unaligned"
+
+
+@wb.struct
+class Place:
+    at: wb.vec2
+    n: int
+
+
+@wb.struct
+class Mass:
+    m: float
+    place: Place
+    fixed: bool
+
+
+def test_the_floats_of_structs_that_a_tape_only_copied_pile_up():
+    b = wb.zeros(3, dtype=Mass, requires_grad=True)
+    with wb.Tape() as tape:
+        wb.copy(wb.zeros(3, dtype=Mass), b)
+    values, one = np.zeros(3, Mass.numpy), wb.zeros(3, dtype=Mass)
+    values["m"], values["place"]["at"] = [1, 2, 3], [[1, 2], [3, 4], [5, 6]]
+    one.assign(values)
+    for times in (1, 2, 3):
+        tape.backward(grads={b: one})
+        got = b.grad.numpy()
+        np.testing.assert_array_equal(got["m"], times * values["m"])
+        np.testing.assert_array_equal(got["place"]["at"], times * values["place"]["at"])
+        assert not got["place"]["n"].any() and not got["fixed"].any()
+
+
+@pytest.mark.parametrize(("shape", "steps"), [((4, 3), (1, 1)), ((3, 2), (2, 1)), ((2, 3, 2), (3, 1, 1)), ((4,), (0,))])
+def test_seeds_of_windows_that_overlap_meet_in_the_elements_they_share(shape, steps):
+    x, y = leaf(np.arange(1.0, 8.0)), wb.zeros(7, dtype=F)
+    windows = wb.array(ptr=y.ptr, dtype=F, shape=shape, strides=tuple(8 * n for n in steps))
+    with wb.Tape() as tape:
+        run(square, x, y)
+    seeds, want = np.arange(1.0, 1 + np.prod(shape)).reshape(shape), np.zeros(7)
+    for at in np.ndindex(shape):
+        want[np.dot(at, steps)] += seeds[at]
+    tape.backward(grads={windows: wb.array(seeds)})
+    np.testing.assert_allclose(x.grad.numpy(), want * 2 * np.arange(1.0, 8.0))

@@ -155,6 +155,54 @@ def test_components_of_vectors_and_matrices_are_cells_of_their_own():
     assert entries(tape.ledger(m, (-1, 0, 1))) == [(0, (1,), "m", 6.0)]
 
 
+@wb.kernel
+def by_components(v: wb.array(dtype=wb.vec3), m: wb.array(dtype=wb.mat22), w: wb.array(dtype=wb.vec3)):
+    i = wb.tid()
+    w[i][1] = v[i][0] * m[i][0, 1]
+    w[i][2] += m[i][1, 0] * v[i][2]
+
+
+def test_components_that_are_read_and_written_alone_sum_to_the_gradient():
+    """And to the product rule: dv[i] = (w1 m01, 0, w2 m10), dm[i] = ((0, w1 v0), (w2 v2, 0)), dw[i] = (w0, 0, w2)."""
+    rng = np.random.default_rng(0)
+    values, seed = (
+        [rng.integers(1, 9, (2, *s)).astype(float) for s in ((3,), (2, 2), (3,))],
+        np.array([[1, 2, 3.0]] * 2),
+    )
+    v, m, w = (
+        wb.array(a, dtype=t, requires_grad=True) for a, t in zip(values, (wb.vec3, wb.mat22, wb.vec3), strict=True)
+    )
+    with wb.Tape() as tape:
+        wb.launch(by_components, 2, inputs=[v, m], outputs=[w])
+    tape.backward(grads={w: wb.array(seed, dtype=wb.vec3)})
+    for i, (a, b) in enumerate(zip(*values[:2], strict=True)):
+        assert [tape.ledger(v, (i, k)).total for k in range(3)] == [2 * b[0, 1], 0.0, 3 * b[1, 0]]
+        assert [tape.ledger(m, (i, *k)).total for k in np.ndindex(2, 2)] == [0.0, 2 * a[0], 3 * a[2], 0.0]
+        assert [tape.ledger(w, (i, k), at="start").total for k in range(3)] == [1.0, 0.0, 3.0]
+
+
+def test_what_a_gradient_of_the_user_takes_away_counts_below_zero():
+    @wb.func
+    def doubled(x: wb.array(dtype=float), i: int) -> float:
+        return 2.0 * x[i]
+
+    @wb.func_grad(doubled)
+    def doubled_back(x: wb.array(dtype=float), i: int, g: float):
+        wb.adjoint[x][i] += 5.0 * g
+        wb.adjoint[x][i] -= 3.0 * g
+
+    @wb.kernel
+    def k(x: wb.array(dtype=float), y: wb.array(dtype=float)):
+        i = wb.tid()
+        y[i] = doubled(x, i)
+
+    x, y = vector(1, 2), wb.zeros(2, dtype=float)
+    with wb.Tape() as tape:
+        wb.launch(k, 2, inputs=[x], outputs=[y])
+    tape.backward(grads={y: wb.array([1.0, 4.0], dtype=float)})
+    assert entries(tape.ledger(x, 1)) == [(0, (1,), "x", 20.0), (0, (1,), "x", -12.0)]
+
+
 def test_fields_of_structs_are_named():
     b = wb.zeros(2, dtype=Body, requires_grad=True)
     records = b.numpy().copy()

@@ -129,7 +129,7 @@ def component(text: str, type: Type, k: int | str) -> str:
 
 def _inside(text: str, type: Type, n: int) -> str:
     """C condition: the index names one of n places, counted from either end."""
-    return f"wb_in({text}, {n})" if numeric(type).scalar.kind == "u" else f"({text} >= -{n} && {text} < {n})"
+    return f"({text} < {n})" if numeric(type).scalar.kind == "u" else f"({text} >= -{n} && {text} < {n})"
 
 
 class Expr(Operand if TYPE_CHECKING else object):

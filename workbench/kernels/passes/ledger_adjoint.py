@@ -99,15 +99,12 @@ class _Watch:
         gap = self.distance(array, indices)
         size = numeric(type_as(array, Array).dtype).itemsize
         hit = ROWS["logical_and"](ROWS["ge"](gap, self.int64(0)), ROWS["lt"](gap, self.int64(size)))
-        overwrites = made.row not in (mem.ACCUMULATE, mem.ATOMIC_ADD, mem.ATOMIC_SUB)
         inside = Region()
         with self.builder.inside(inside):
-            if overwrites and made.row is not mem.STORE:
-                value = self.builder.emit(mem.LOAD, array, *indices)
             part = self.component(value, gap)
             if made.row is mem.ATOMIC_SUB:
                 part = ROWS["neg"](part)
-            if overwrites:
+            if made.row is mem.STORE:
                 self.forget()
                 differs, some = ROWS["ne"](part, constant(float64, 0.0)), Region()
                 with self.builder.inside(some):
