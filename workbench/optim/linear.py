@@ -522,7 +522,7 @@ class _System:
             with memory.unrecorded(), capture_log.following(None):
                 made, near = Products.of_both(A, self.M, b)
                 solution.data[...], said = how.iterate(made, near, b.data, self.x.data, tell)
-                sample = made(generic(b))
+                sample = made.times.sample if isinstance(made.times, NativeProduct) else made(generic(b))
             tell = None  # of the replays of a capture nobody is told
 
         said, sample = (0, 0.0, 0.0), b.data
@@ -531,7 +531,7 @@ class _System:
         tape = memory.recorder()
         assert tape is not None
         with capture_log.paused():
-            product = RecordedProduct(A, b)
+            product = RecordedProduct(A, b, made.times)
             if not tape.follows([b, *product.arrays]):
                 return place, said
             product.products(made.times)
