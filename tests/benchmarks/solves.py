@@ -26,29 +26,23 @@ TOL, RATE = 1e-8, 5.0
 Turn = Callable[[], object]
 
 
+field = wb.array2d[wb.float64]
+
+
 @wb.kernel
-def heat(
-    c: wb.array2d[wb.float64],
-    x: wb.array[wb.float64],
-    y: wb.array[wb.float64],
-    z: wb.array[wb.float64],
-    alpha: wb.float64,
-    beta: wb.float64,
-):
+def heat(c: field, x: field, y: field, z: field, alpha: wb.float64, beta: wb.float64):
     """z = alpha (1 + RATE L) x + beta y, of fluxes by the mean conductivity of two cells."""
     i, j = wb.tid()
-    n = c.shape[0]
-    k = i * n + j
-    flux = wb.float64(0.0)
+    n, flux = c.shape[0], wb.float64(0.0)
     if i > 0:
-        flux += (c[i, j] + c[i - 1, j]) * (x[k] - x[k - n])
+        flux += (c[i, j] + c[i - 1, j]) * (x[i, j] - x[i - 1, j])
     if i + 1 < n:
-        flux += (c[i, j] + c[i + 1, j]) * (x[k] - x[k + n])
+        flux += (c[i, j] + c[i + 1, j]) * (x[i, j] - x[i + 1, j])
     if j > 0:
-        flux += (c[i, j] + c[i, j - 1]) * (x[k] - x[k - 1])
+        flux += (c[i, j] + c[i, j - 1]) * (x[i, j] - x[i, j - 1])
     if j + 1 < n:
-        flux += (c[i, j] + c[i, j + 1]) * (x[k] - x[k + 1])
-    z[k] = alpha * (x[k] + wb.float64(0.5 * RATE) * flux) + beta * y[k]
+        flux += (c[i, j] + c[i, j + 1]) * (x[i, j] - x[i, j + 1])
+    z[i, j] = alpha * (x[i, j] + wb.float64(0.5 * RATE) * flux) + beta * y[i, j]
 
 
 def matrix(c: np.ndarray) -> sp.csr_array:
@@ -104,8 +98,8 @@ def here(c0: np.ndarray, u0: np.ndarray, steps: int) -> tuple[Turn, Callable[[],
     n = len(c0)
     c, u = (wb.array(a, dtype=wb.float64, requires_grad=True) for a in (c0, u0))
 
-    def product(*args: object) -> None:
-        wb.launch(heat, (n, n), [c, *args])
+    def product(x: wb.array, y: wb.array, z: wb.array, alpha: float, beta: float) -> None:
+        wb.launch(heat, (n, n), [c, *(a.reshape((n, n)) for a in (x, y, z)), alpha, beta])
 
     A = ours.LinearOperator((n * n, n * n), wb.float64, "cpu", product, transposed=product)
 

@@ -535,6 +535,7 @@ class _System:
             if not tape.follows([b, *product.arrays]):
                 return place, said
             product.products(made.times)
+        apart = isinstance(made.times, NativeProduct) and made.times.apart and b.is_contiguous
         count = len(product.arrays)  # which the op reads too: so they are what they were when its rules are called
 
         def again(A: Products, M: Products, right: np.ndarray) -> np.ndarray:
@@ -554,8 +555,9 @@ class _System:
         for _ in range(2 if tape.keep == "all" else 1):
             with memory.unrecorded():
                 r = zeros_like(b, requires_grad=False)
-            copy(r, b)
-            A.matvec(place, r, r, kind(-1), kind(1))
+            if not apart:
+                copy(r, b)
+            A.matvec(place, b if apart else r, r, kind(-1), kind(1))
             place = CustomOp(lambda place, *_: place, how._name, vjp, tangent)(place, r, *product.arrays)
         return place, said
 

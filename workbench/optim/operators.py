@@ -104,7 +104,7 @@ def aslinearoperator(A: MatrixLike | None, batch_offsets: object = None, max_bat
     if isinstance(A, BsrMatrix):
 
         def sparse(x: array, y: array, z: array, alpha: float, beta: float, transpose: bool = False) -> None:
-            if z is not y:
+            if z is not y and beta != 0:
                 copy(z, y)
             bsr_mv(A, x, z, alpha, beta, transpose)
 
@@ -179,14 +179,14 @@ IDENTITY = Products(lambda v: v)
 class NativeProduct:
     """Products by launches, as one list of native calls that takes the vector `x` to `out`: a capture of `matvec`.
 
-    `sample`: that with `generic` numbers; `launches`: those that it consists of, behind the zeroing of `out`.
+    `sample`: that with `generic` numbers; `launches`: those among the calls; `apart`: if y may be another array than z.
     """
 
-    def __init__(self, graph: Graph, x: array, out: array):
+    def __init__(self, graph: Graph, x: array, out: array, apart: bool):
         self.graph, self.x, self.out, self.sample = graph, x.data, out.data, out.data.copy()
         self.calls = capture_log.row_of(graph.notes.steps)[0]
         self.launches = [kept for kept in graph.notes.kept if isinstance(kept, Command)]
-        self.own = {x.allocation, out.allocation}
+        self.apart, self.own = apart, {x.allocation, out.allocation}
         self.alone = self.own.issuperset(graph.notes.written)  # it writes no other memory
 
     @property
@@ -207,6 +207,9 @@ class NativeProduct:
             raise error
 
 
+OTHER = 1779033703  # another step of `generic`
+
+
 def generic(b: array, step: int = 1640531527) -> XpArray:
     """A vector like b of numbers in (-1, 1) without a pattern that operators have: multiples of a step, modulo 2^32."""
     made = np.arange(1, b.size + 1, dtype=np.int32) * np.int32(step) / 2.0**31
@@ -219,25 +222,28 @@ def alike(a: XpArray, b: XpArray) -> bool:
 
 
 def calls(matvec: Callable, A: LinearOperator, b: array) -> Times:
-    """Products by calls of `matvec`, or `transposed`, on the same two arrays: native ones where these only launch."""
+    """Products by calls of `matvec`, or `transposed`, on the same arrays: native ones where these only launch."""
     kind, number, sizes = scalar_in(b.dtype), scalar_in(b.dtype).numpy.type, A.shape
+    height, width = sizes[::-1] if matvec == A.transposed else sizes
     with memory.unrecorded():
-        out, x = (zeros(n, kind, b.device) for n in (sizes[::-1] if matvec == A.transposed else sizes))
+        out, none, x = (zeros(n, kind, b.device) for n in (height, height, width))
 
-    def multiply() -> None:
-        out.zero_()  # a NaN of before would stay one
-        matvec(x, out, out, number(1), number(0))
+    def multiply(y: array) -> None:
+        if y is out:
+            out.zero_()  # a NaN of before would stay one
+        matvec(x, y, out, number(1), number(y is not out))
 
     def times(v: XpArray) -> XpArray:
         with memory.unrecorded():
             x.data[...] = v
-            multiply()
+            multiply(out)
         return out.data.astype(v.dtype)
 
-    return _captured(multiply, x, out) or times
+    # apart from y, which is 0, it is vectorized, and need not be zeroed
+    return _captured(multiply, x, none, out) or _captured(multiply, x, out, out) or times
 
 
-def _captured(multiply: Callable[[], None], x: array, out: array) -> NativeProduct | None:
+def _captured(multiply: Callable[[array], None], x: array, y: array, out: array) -> NativeProduct | None:
     """The product from x to out as native calls; None where it is more than these, as they alone make another one."""
     with memory.LOCK, memory.unrecorded():
         around = capture_log.opened
@@ -248,17 +254,25 @@ def _captured(multiply: Callable[[], None], x: array, out: array) -> NativeProdu
         x.data[...] = generic(x)
         try:
             with capture_log.interrupted(), Capture() as capture:
-                multiply()
+                multiply(y)
         except WorkbenchError:
             return None  # it raises it again, or the host reads values
         graph = capture.graph
         assert graph is not None
         notes = graph.notes
         plain = all(isinstance(step, capture_log.NativeCall) for step in notes.steps)
-        if not plain or notes.tapes or notes.cleared or notes.published or x.allocation in notes.written:
+        changed = x.allocation in notes.written or (y is not out and y.allocation in notes.written)
+        if not plain or notes.tapes or notes.cleared or notes.published or changed:
             return None
-        made = NativeProduct(graph, x, out)
-        return made if alike(made(x.data), made.sample) else None
+        made = NativeProduct(graph, x, out, y is not out)
+        if made.apart:
+            y.data[...] = generic(y, OTHER)
+            out.data[...] = np.nan  # that it adds to, or leaves
+        again = made(x.data)
+        if made.apart:
+            again -= y.data
+            y.data[...], out.data[...] = 0, np.nan
+        return made if alike(again, made.sample) and not made(np.zeros_like(x.data)).any() else None
 
 
 @dataclass(frozen=True)
@@ -321,7 +335,7 @@ class RecordedProduct:
     def __init__(self, A: LinearOperator, b: array, times: Times):
         self.A, self.b, self.by_host = A, b, False
         self.known: Products | None = None  # what `products` returned for present contents of `arrays`
-        if isinstance(times, NativeProduct) and len(times.launches) + 1 == times.row[1]:
+        if isinstance(times, NativeProduct) and len(times.launches) == times.row[1]:
             used, own = [c.flat[k] for c in times.launches for k in c.program.array_positions], times.own
         else:
             probe, x, z = self._recorded()
@@ -364,7 +378,7 @@ class RecordedProduct:
             why = "What `matvec` computes on the host has no derivative."
             instead = "a kernel as the product, a dense matrix or wb.sparse.bsr_..."
             raise _no_adjoint("whose product the host makes", why, instead)
-        u, v = generic(self.b), generic(self.b, 1779033703)
+        u, v = generic(self.b), generic(self.b, OTHER)
         there, kind, back = float((times(v) * u).sum()), u.dtype, self._back(times)
         same = back is times and isinstance(times, NativeProduct)
         again = float(((times.sample if same else back(u)) * v).sum())
