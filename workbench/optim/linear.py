@@ -520,9 +520,11 @@ class _System:
         def solve() -> None:
             nonlocal near, made, said, sample, tell
             with memory.unrecorded(), capture_log.following(None):
-                made, near = Products.of_both(A, self.M, b)
+                native = isinstance(made.times, NativeProduct)  # of a replay: the launches of the capture, as for r
+                if not (native and (near is IDENTITY or isinstance(near.times, NativeProduct))):
+                    made, near = Products.of_both(A, self.M, b)
                 solution.data[...], said = how.iterate(made, near, b.data, self.x.data, tell)
-                sample = made.times.sample if isinstance(made.times, NativeProduct) else made(generic(b))
+                sample = made(generic(b))
             tell = None  # of the replays of a capture nobody is told
 
         said, sample = (0, 0.0, 0.0), b.data
@@ -534,7 +536,7 @@ class _System:
             product = RecordedProduct(A, b, made.times)
             if not tape.follows([b, *product.arrays]):
                 return place, said
-            product.products(made.times)
+            product.products(made.times, sample)
         apart = isinstance(made.times, NativeProduct) and made.times.apart and b.is_contiguous
         count = len(product.arrays)  # which the op reads too: so they are what they were when its rules are called
 

@@ -179,11 +179,11 @@ IDENTITY = Products(lambda v: v)
 class NativeProduct:
     """Products by launches, as one list of native calls that takes the vector `x` to `out`: a capture of `matvec`.
 
-    `sample`: that with `generic` numbers; `launches`: those among the calls; `apart`: if y may be another array than z.
+    `launches`: those among the calls; `apart`: if y may be another array than z.
     """
 
     def __init__(self, graph: Graph, x: array, out: array, apart: bool):
-        self.graph, self.x, self.out, self.sample = graph, x.data, out.data, out.data.copy()
+        self.graph, self.x, self.out = graph, x.data, out.data
         self.calls = capture_log.row_of(graph.notes.steps)[0]
         self.launches = [kept for kept in graph.notes.kept if isinstance(kept, Command)]
         self.apart, self.own = apart, {x.allocation, out.allocation}
@@ -264,7 +264,7 @@ def _captured(multiply: Callable[[array], None], x: array, y: array, out: array)
         changed = x.allocation in notes.written or (y is not out and y.allocation in notes.written)
         if not plain or notes.tapes or notes.cleared or notes.published or changed:
             return None
-        made = NativeProduct(graph, x, out, y is not out)
+        made, sample = NativeProduct(graph, x, out, y is not out), out.data.copy()
         if made.apart:
             y.data[...] = generic(y, OTHER)
             out.data[...] = np.nan  # that it adds to, or leaves
@@ -272,7 +272,7 @@ def _captured(multiply: Callable[[array], None], x: array, y: array, out: array)
         if made.apart:
             again -= y.data
             y.data[...], out.data[...] = 0, np.nan
-        return made if alike(again, made.sample) and not made(np.zeros_like(x.data)).any() else None
+        return made if alike(again, sample) and not made(np.zeros_like(x.data)).any() else None
 
 
 @dataclass(frozen=True)
@@ -333,15 +333,17 @@ class RecordedProduct:
     """The `matvec` of an operator as a tape sees it. `arrays`: those it reads; `by_host`: if the host makes a part."""
 
     def __init__(self, A: LinearOperator, b: array, times: Times):
-        self.A, self.b, self.by_host = A, b, False
-        self.known: Products | None = None  # what `products` returned for present contents of `arrays`
+        self.A, self.b, self.by_host, again = A, b, False, None
+        self.known: tuple[Any, Any] = None, None  # a sample, and what `products` returned for it
         if isinstance(times, NativeProduct) and len(times.launches) == times.row[1]:
             used, own = [c.flat[k] for c in times.launches for k in c.program.array_positions], times.own
         else:
             probe, x, z = self._recorded()
             used, own = probe.arrays.values(), {x.allocation, z.allocation}
             self.by_host = any(event.sources for event in probe.events)
+            again = self._recorded()[0].arrays
         self.arrays = list({id(a): a for a in used if a.allocation not in own}.values())
+        self.lasting = {id(a) for a in self.arrays if again is None or id(a) in again}  # not made anew by each product
 
     def _recorded(self) -> tuple[Tape, array, array]:
         """(a tape of z = A x, x, z)."""
@@ -362,31 +364,32 @@ class RecordedProduct:
             raise _no_adjoint("that reads arrays that have changed since", why, "arrays of their own for each solve")
         if not (isinstance(times, NativeProduct) and times.alone):  # it makes known what it writes
             times = calls(self.A.matvec, self.A, self.b)
-            if not alike(times(generic(self.b)), sample):
+            known = self.lasting.issubset(self._recorded()[0].arrays)  # a replay has solved with what it reads now
+            if not (known and alike(times(generic(self.b)), sample)):
                 why = "Its products are others now than those of the solve."
                 raise _no_adjoint("that has changed since", why, "an operator of its own for each solve")
-        return self.products(times)
+        return self.products(times, sample)
 
-    def products(self, times: Times) -> Products:
+    def products(self, times: Times, sample: XpArray) -> Products:
         """Products with the operator, and with its transpose by `transposed` or a walk over its launches.
 
         Raises GradientError [linear] where the host makes the product, or the latter is not its transpose.
         """
-        if self.known is not None and self.known.times is times:
-            return self.known
+        if self.known[0] is sample:
+            return self.known[1]
         if self.by_host:
             why = "What `matvec` computes on the host has no derivative."
             instead = "a kernel as the product, a dense matrix or wb.sparse.bsr_..."
             raise _no_adjoint("whose product the host makes", why, instead)
         u, v = generic(self.b), generic(self.b, OTHER)
         there, kind, back = float((times(v) * u).sum()), u.dtype, self._back(times)
-        same = back is times and isinstance(times, NativeProduct)
-        again = float(((times.sample if same else back(u)) * v).sum())
+        again = float(((sample if back is times else back(u)) * v).sum())
         if not abs(there - again) <= 1e3 * np.finfo(kind).eps * len(u) ** 0.5 * max(abs(there), abs(again), 1.0):
             why = f"For random vectors u A v is {there:.6g}, and v A^T u {again:.6g}."
             raise _no_adjoint("whose `transposed` is not its transpose, or which is not linear", why, "the right one")
         made = Products(times, lambda: back)
-        self.known = made if same and times.alone else None
+        if back is times and isinstance(times, NativeProduct) and times.alone:  # of present contents of `arrays`
+            self.known = sample, made
         return made
 
     def _back(self, times: Times) -> Times:
