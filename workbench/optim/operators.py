@@ -174,6 +174,7 @@ class Products:
 
 
 IDENTITY = Products(lambda v: v)
+OTHER = 1779033703  # another step of `generic`
 
 
 class NativeProduct:
@@ -182,11 +183,11 @@ class NativeProduct:
     `launches`: those among the calls; `apart`: if y may be another array than z.
     """
 
-    def __init__(self, graph: Graph, x: array, out: array, apart: bool):
+    def __init__(self, graph: Graph, x: array, y: array, out: array):
         self.graph, self.x, self.out = graph, x.data, out.data
         self.calls = capture_log.row_of(graph.notes.steps)[0]
         self.launches = [kept for kept in graph.notes.kept if isinstance(kept, Command)]
-        self.apart, self.own = apart, {x.allocation, out.allocation}
+        self.apart, self.own = y is not out, {x.allocation, y.allocation, out.allocation}
         self.alone = self.own.issuperset(graph.notes.written)  # it writes no other memory
 
     @property
@@ -207,9 +208,6 @@ class NativeProduct:
             raise error
 
 
-OTHER = 1779033703  # another step of `generic`
-
-
 def generic(b: array, step: int = 1640531527) -> XpArray:
     """A vector like b of numbers in (-1, 1) without a pattern that operators have: multiples of a step, modulo 2^32."""
     made = np.arange(1, b.size + 1, dtype=np.int32) * np.int32(step) / 2.0**31
@@ -223,8 +221,8 @@ def alike(a: XpArray, b: XpArray) -> bool:
 
 def calls(matvec: Callable, A: LinearOperator, b: array) -> Times:
     """Products by calls of `matvec`, or `transposed`, on the same arrays: native ones where these only launch."""
-    kind, number, sizes = scalar_in(b.dtype), scalar_in(b.dtype).numpy.type, A.shape
-    height, width = sizes[::-1] if matvec == A.transposed else sizes
+    kind, number = scalar_in(b.dtype), scalar_in(b.dtype).numpy.type
+    height, width = A.shape[:: -1 if matvec == A.transposed else 1]
     with memory.unrecorded():
         out, none, x = (zeros(n, kind, b.device) for n in (height, height, width))
 
@@ -261,17 +259,15 @@ def _captured(multiply: Callable[[array], None], x: array, y: array, out: array)
         assert graph is not None
         notes = graph.notes
         plain = all(isinstance(step, capture_log.NativeCall) for step in notes.steps)
-        changed = x.allocation in notes.written or (y is not out and y.allocation in notes.written)
-        if not plain or notes.tapes or notes.cleared or notes.published or changed:
+        if not plain or notes.tapes or notes.cleared or notes.published:
             return None
-        made, sample = NativeProduct(graph, x, out, y is not out), out.data.copy()
-        if made.apart:
-            y.data[...] = generic(y, OTHER)
-            out.data[...] = np.nan  # that it adds to, or leaves
-        again = made(x.data)
-        if made.apart:
-            again -= y.data
-            y.data[...], out.data[...] = 0, np.nan
+        made, sample = NativeProduct(graph, x, y, out), out.data.copy()
+        if not notes.written.keys() & made.own <= {out.allocation}:
+            return None
+        added = generic(y, OTHER) * abs(sample).max() if made.apart else 0
+        y.data[...], out.data[...] = added, np.nan  # of an `out` that it adds to, or leaves
+        again = made(x.data) - added
+        y.data[...], out.data[...] = 0, np.nan
         return made if alike(again, sample) and not made(np.zeros_like(x.data)).any() else None
 
 
@@ -333,17 +329,17 @@ class RecordedProduct:
     """The `matvec` of an operator as a tape sees it. `arrays`: those it reads; `by_host`: if the host makes a part."""
 
     def __init__(self, A: LinearOperator, b: array, times: Times):
-        self.A, self.b, self.by_host, again = A, b, False, None
+        self.A, self.b, self.by_host = A, b, False
         self.known: tuple[Any, Any] = None, None  # a sample, and what `products` returned for it
         if isinstance(times, NativeProduct) and len(times.launches) == times.row[1]:
-            used, own = [c.flat[k] for c in times.launches for k in c.program.array_positions], times.own
+            used, own = {id(c.flat[k]): c.flat[k] for c in times.launches for k in c.program.array_positions}, times.own
+            again = used
         else:
-            probe, x, z = self._recorded()
-            used, own = probe.arrays.values(), {x.allocation, z.allocation}
+            (probe, x, z), again = self._recorded(), self._recorded()[0].arrays
+            used, own = probe.arrays, {x.allocation, z.allocation}
             self.by_host = any(event.sources for event in probe.events)
-            again = self._recorded()[0].arrays
-        self.arrays = list({id(a): a for a in used if a.allocation not in own}.values())
-        self.lasting = {id(a) for a in self.arrays if again is None or id(a) in again}  # not made anew by each product
+        self.arrays = [a for a in used.values() if a.allocation not in own]
+        self.lasting = {id(a) for a in self.arrays} & again.keys()  # not made anew by each product
 
     def _recorded(self) -> tuple[Tape, array, array]:
         """(a tape of z = A x, x, z)."""
