@@ -4,7 +4,8 @@
 
 The matrix is that of a step of heat on a square grid, in float64, to a relative residual of 1e-8. The heat program
 takes `steps` implicit steps of conjugate gradients and differentiates the squared end state by the start and by the
-conductivity of every cell: by a product of launches here, by `jax.scipy.sparse.linalg.cg` (jitted) there.
+conductivity of every cell: by a product of launches here, recorded anew each time and as replays of a capture, by
+`jax.scipy.sparse.linalg.cg` (jitted) there.
 """
 
 from __future__ import annotations
@@ -26,29 +27,23 @@ TOL, RATE = 1e-8, 5.0
 Turn = Callable[[], object]
 
 
+field = wb.array2d[wb.float64]
+
+
 @wb.kernel
-def heat(
-    c: wb.array2d[wb.float64],
-    x: wb.array[wb.float64],
-    y: wb.array[wb.float64],
-    z: wb.array[wb.float64],
-    alpha: wb.float64,
-    beta: wb.float64,
-):
+def heat(c: field, x: field, y: field, z: field, alpha: wb.float64, beta: wb.float64):
     """z = alpha (1 + RATE L) x + beta y, of fluxes by the mean conductivity of two cells."""
     i, j = wb.tid()
-    n = c.shape[0]
-    k = i * n + j
-    flux = wb.float64(0.0)
+    n, flux = c.shape[0], wb.float64(0.0)
     if i > 0:
-        flux += (c[i, j] + c[i - 1, j]) * (x[k] - x[k - n])
+        flux += (c[i, j] + c[i - 1, j]) * (x[i, j] - x[i - 1, j])
     if i + 1 < n:
-        flux += (c[i, j] + c[i + 1, j]) * (x[k] - x[k + n])
+        flux += (c[i, j] + c[i + 1, j]) * (x[i, j] - x[i + 1, j])
     if j > 0:
-        flux += (c[i, j] + c[i, j - 1]) * (x[k] - x[k - 1])
+        flux += (c[i, j] + c[i, j - 1]) * (x[i, j] - x[i, j - 1])
     if j + 1 < n:
-        flux += (c[i, j] + c[i, j + 1]) * (x[k] - x[k + 1])
-    z[k] = alpha * (x[k] + wb.float64(0.5 * RATE) * flux) + beta * y[k]
+        flux += (c[i, j] + c[i, j + 1]) * (x[i, j] - x[i, j + 1])
+    z[i, j] = alpha * (x[i, j] + wb.float64(0.5 * RATE) * flux) + beta * y[i, j]
 
 
 def matrix(c: np.ndarray) -> sp.csr_array:
@@ -100,12 +95,13 @@ def solves(n: int, rounds: int) -> list[str]:
     return lines
 
 
-def here(c0: np.ndarray, u0: np.ndarray, steps: int) -> tuple[Turn, Callable[[], list[np.ndarray]]]:
+def here(c0: np.ndarray, u0: np.ndarray, steps: int) -> tuple[Turn, Turn, Callable[[Turn], list[np.ndarray]]]:
+    """A turn that records and walks back, one that replays it, and the gradients that a turn makes."""
     n = len(c0)
     c, u = (wb.array(a, dtype=wb.float64, requires_grad=True) for a in (c0, u0))
 
-    def product(*args: object) -> None:
-        wb.launch(heat, (n, n), [c, *args])
+    def product(x: wb.array, y: wb.array, z: wb.array, alpha: float, beta: float) -> None:
+        wb.launch(heat, (n, n), [c, *(a.reshape((n, n)) for a in (x, y, z)), alpha, beta])
 
     A = ours.LinearOperator((n * n, n * n), wb.float64, "cpu", product, transposed=product)
 
@@ -120,13 +116,15 @@ def here(c0: np.ndarray, u0: np.ndarray, steps: int) -> tuple[Turn, Callable[[],
             wb.utils.array_inner(state, state, out=loss)
         tape.backward(loss)
 
-    def gradients() -> list[np.ndarray]:
+    def gradients(turn: Turn) -> list[np.ndarray]:
         for a in (c, u):
             a.grad.zero_()
         turn()
         return [c.grad.numpy(), u.grad.numpy()]
 
-    return turn, gradients
+    with wb.capture() as graph:
+        turn()
+    return turn, graph.replay, gradients
 
 
 def there(c0: np.ndarray, u0: np.ndarray, steps: int) -> tuple[Turn, Callable[[], list[np.ndarray]]]:
@@ -157,12 +155,14 @@ def there(c0: np.ndarray, u0: np.ndarray, steps: int) -> tuple[Turn, Callable[[]
 def program(n: int, steps: int, rounds: int) -> str:
     rng = np.random.default_rng(1)
     c0, u0 = rng.uniform(0.5, 1.5, (n, n)), rng.normal(size=n * n)
-    (mine, my_gradients), (other, other_gradients) = here(c0, u0, steps), there(c0, u0, steps)
-    for got, want in zip(my_gradients(), other_gradients(), strict=True):
-        np.testing.assert_allclose(got, want, rtol=1e-4, atol=1e-5 * np.abs(want).max())
-    return row(
-        f"heat, {n} x {n}, {steps} steps, value and gradient", interleaved({"ours": mine, "theirs": other}, rounds, 1)
-    )
+    (recorded, replayed, my_gradients), (other, other_gradients) = here(c0, u0, steps), there(c0, u0, steps)
+    for turn in (recorded, replayed):
+        for got, want in zip(my_gradients(turn), other_gradients(), strict=True):
+            np.testing.assert_allclose(got, want, rtol=1e-4, atol=1e-5 * np.abs(want).max())
+    times = interleaved({"recorded": recorded, "replayed": replayed, "theirs": other}, rounds, 1)
+    name = f"heat, {n} x {n}, {steps} steps, value and gradient"
+    rows = [row(f"{name}, {how}", {"ours": times[how], "theirs": times["theirs"]}) for how in ("recorded", "replayed")]
+    return "\n".join(rows)
 
 
 def row(name: str, times: dict[str, list[float]]) -> str:

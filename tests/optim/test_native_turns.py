@@ -196,6 +196,73 @@ def test_gradients_and_their_products_are_those_of_differences(transposed, backe
     np.testing.assert_allclose(product, want, atol=1e-6 * abs(want).max())
 
 
+def test_a_replay_under_a_tape_differentiates_what_it_has_solved(backend):
+    s, b, _ = springs(wb.float64, requires_grad=True)
+    x, loss, first = wb.zeros(N, dtype=wb.float64), wb.zeros(1, dtype=wb.float64), s.c
+    with wb.capture() as graph, wb.Tape() as tape:
+        linear.cg(s.A, b, x, tol=1e-13)
+        wb.utils.array_inner(x, x, out=loss.zero_())
+        tape.backward(loss)
+    for change in (lambda c: first.assign(c), lambda c: setattr(s, "c", wb.array(c, dtype=wb.float64))):
+        change(RANDOM.uniform(0.5, 2.0, N))
+        b.grad.zero_()
+        first.grad.zero_()
+        if s.c is not first and backend != "c":
+            with pytest.raises(wb.GradientError, match="has changed since"):
+                graph.replay()
+            return
+        graph.replay()
+        # the launches of the capture, whatever `matvec` would launch now
+        A = matrix(first.numpy())
+        want = np.linalg.solve(A, b.numpy())
+        turned = np.linalg.solve(A, 2.0 * want)
+        np.testing.assert_allclose(x.numpy(), want, atol=1e-10)
+        np.testing.assert_allclose(b.grad.numpy(), turned, atol=1e-9)
+        np.testing.assert_allclose(first.grad.numpy()[:-1], np.diff(turned) * -np.diff(want), atol=1e-9)
+
+
+@pytest.mark.parametrize("kind", ["scatter", "only z", "where not 0", "scratch"])
+def test_products_that_ask_for_one_array_as_y_and_z_are_what_they_were(kind, backend):
+    """They do not do what `matvec` promises for another y, or write their x: no native call takes y apart."""
+
+    @wb.kernel
+    def scatter(x: numbers, z: numbers):
+        i = wb.tid()
+        wb.atomic_add(z, i, 2.0 * x[i])
+
+    @wb.kernel
+    def only(x: numbers, z: numbers, alpha: Any, beta: Any):
+        i = wb.tid()
+        z[i] = alpha * 2.0 * x[i] + beta * z[i]
+
+    @wb.kernel
+    def sparing(x: numbers, y: numbers, z: numbers, alpha: Any, beta: Any):
+        i = wb.tid()
+        if x[i] != 0.0:
+            z[i] = alpha * 2.0 * x[i] + beta * y[i]
+
+    @wb.kernel
+    def scratch(x: numbers, y: numbers, z: numbers, alpha: Any, beta: Any):
+        i = wb.tid()
+        x[i] = 2.0 * x[i]
+        z[i] = alpha * x[i] + beta * y[i]
+
+    def product(x: Any, y: Any, z: Any, alpha: float, beta: float) -> None:
+        args = {"scatter": [x, z], "only z": [x, z, alpha, beta]}.get(kind, [x, y, z, alpha, beta])
+        name = {"scatter": scatter, "only z": only, "where not 0": sparing, "scratch": scratch}[kind]
+        wb.launch(name, 4, args)
+
+    A = linear.LinearOperator((4, 4), wb.float64, "cpu", product, transposed=product)
+    b = wb.array([1.0, 0.0, 3.0, 0.0], dtype=wb.float64, requires_grad=kind == "only z")
+    x = wb.array([1.0, 1.0, 0.0, 1.0], dtype=wb.float64)
+    with wb.Tape() as tape:
+        linear.cg(A, b, x, tol=1e-12)
+    np.testing.assert_allclose(x.numpy(), [0.5, 0.0, 1.5, 0.0], atol=1e-11)
+    if kind == "only z":
+        tape.backward(grads={x: wb.array([1.0, 2.0, 3.0, 4.0], dtype=wb.float64)})
+        np.testing.assert_allclose(b.grad.numpy(), [0.5, 1.0, 1.5, 2.0], atol=1e-11)
+
+
 @pytest.mark.parametrize("how", ["symmetric", "transposed", "walked"])
 def test_an_operator_that_is_another_one_by_the_time_of_the_walk_has_no_wrong_gradient(how, backend):
     s, b, _ = springs(wb.float64, requires_grad=True)

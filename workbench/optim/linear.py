@@ -237,9 +237,7 @@ class LinearSolverState:
         self, A: MatrixLike | None = None, b: array | None = None, x: array | None = None, M: MatrixLike | None = None
     ) -> Any:
         """Solve, as one event of an open tape. Returns what `cg` returns; raises as `cg` does."""
-        old = self.operands
-        A, M = old[0] if A is None else A, old[3] if M is None else M
-        b, x = old[1] if b is None else b, old[2] if x is None else x
+        A, b, x, M = (old if new is None else new for old, new in zip(self.operands, (A, b, x, M), strict=True))
         self._check(b, x)
         system = _System(self, aslinearoperator(A), aslinearoperator(M), flat(b), flat(x))
         report, said = None if self.check_every else _Report(b), (0, 0.0, 0.0)
@@ -251,14 +249,17 @@ class LinearSolverState:
         if memory.recorder() is not None:
             if report is not None:
                 capture_log.refuse(f"{self._name}(check_every=0) under a tape", "check_every=10")
-            said = system.record(self._teller(report))
+            by = system.by_products if system.A.source is None else system.by_entries
+            made, said = by(self._teller(report))
+            copy(system.x, made)
             return said if report is None else report(*said)
 
         def solve() -> None:
             nonlocal said
             with memory.unrecorded(), capture_log.following(None):
-                found, said = system.solved(self._teller(report))
-                copy(system.x, found)
+                products = Products.of_both(system.A, system.M, system.b)
+                found, said = self.iterate(*products, system.b.data, system.x.data, self._teller(report))
+                copy(system.x, array(found, dtype=system.b.dtype, device=b.device))
 
         if notes is not None:
             x.allocation.about_to_write(x.span, f"{self._name}()")
@@ -447,19 +448,7 @@ class _System:
         self.how, self.A, self.M, self.b, self.x = how, A, M, b, x
         self.xp = xp(b.device)
 
-    def solved(self, tell: Teller | None) -> tuple[array, Said]:
-        """(the solution as an array, what the solve says). Unrecorded."""
-        A, M = Products.of_both(self.A, self.M, self.b)
-        found, said = self.how.iterate(A, M, self.b.data, self.x.data, tell)
-        return array(found, dtype=self.b.dtype, device=self.b.device), said
-
-    def record(self, tell: Teller | None) -> Said:
-        """Solve under the open tape. Returns what the solve says."""
-        made, said = (self._by_entries if self.A.source is not None else self._by_products)(tell)
-        copy(self.x, made)
-        return said
-
-    def _by_entries(self, tell: Teller | None) -> tuple[array, Said]:
+    def by_entries(self, tell: Teller | None) -> tuple[array, Said]:
         """(the solution, what the solve says), as an event that reads the entries of A and b.
 
         Its adjoint: lambda = A^-T dx; db = lambda; dA = -lambda x^T where entries are. Its tangent: A^-1 (db - dA x),
@@ -506,7 +495,7 @@ class _System:
         made, _ = CustomOp(first, how._name, vjp, tangent)(made_of.values, b)
         return made, told
 
-    def _by_products(self, tell: Teller | None) -> tuple[array, Said]:
+    def by_products(self, tell: Teller | None) -> tuple[array, Said]:
         """(the solution, what the solve says) for an A known by its products.
 
         Recorded are, at the solution, r = b - A x, by the launches of `matvec`, and x + A^-1 r with a constant A. That
@@ -520,7 +509,8 @@ class _System:
         def solve() -> None:
             nonlocal near, made, said, sample, tell
             with memory.unrecorded(), capture_log.following(None):
-                made, near = Products.of_both(A, self.M, b)
+                if not isinstance(made.times, NativeProduct):  # a replay repeats the launches of its capture, as for r
+                    made, near = Products.of_both(A, self.M, b)
                 solution.data[...], said = how.iterate(made, near, b.data, self.x.data, tell)
                 sample = made(generic(b))
             tell = None  # of the replays of a capture nobody is told
@@ -531,10 +521,11 @@ class _System:
         tape = memory.recorder()
         assert tape is not None
         with capture_log.paused():
-            product = RecordedProduct(A, b)
+            product = RecordedProduct(A, b, made.times)
             if not tape.follows([b, *product.arrays]):
                 return place, said
-            product.products(made.times)
+            product.products(made.times, sample)
+        apart = isinstance(made.times, NativeProduct) and made.times.apart and b.is_contiguous
         count = len(product.arrays)  # which the op reads too: so they are what they were when its rules are called
 
         def again(A: Products, M: Products, right: np.ndarray) -> np.ndarray:
@@ -554,8 +545,9 @@ class _System:
         for _ in range(2 if tape.keep == "all" else 1):
             with memory.unrecorded():
                 r = zeros_like(b, requires_grad=False)
-            copy(r, b)
-            A.matvec(place, r, r, kind(-1), kind(1))
+            if not apart:
+                copy(r, b)
+            A.matvec(place, b if apart else r, r, kind(-1), kind(1))
             place = CustomOp(lambda place, *_: place, how._name, vjp, tangent)(place, r, *product.arrays)
         return place, said
 

@@ -22,6 +22,7 @@ from ..kernels.compile import thread_pool
 from ..kernels.reading.declare import tid
 from ..kernels.types import Composite, Scalar
 from ..launches.array_tools import flat
+from ..launches.command import Command
 from ..launches.launch import launch
 from ..sparse import BsrMatrix, bsr_get_diag, bsr_mv
 from ..sparse.matrix import rows_of
@@ -103,7 +104,7 @@ def aslinearoperator(A: MatrixLike | None, batch_offsets: object = None, max_bat
     if isinstance(A, BsrMatrix):
 
         def sparse(x: array, y: array, z: array, alpha: float, beta: float, transpose: bool = False) -> None:
-            if z is not y:
+            if z is not y and beta != 0:
                 copy(z, y)
             bsr_mv(A, x, z, alpha, beta, transpose)
 
@@ -173,15 +174,21 @@ class Products:
 
 
 IDENTITY = Products(lambda v: v)
+OTHER = 1779033703  # another step of `generic`
 
 
 class NativeProduct:
-    """Products by launches, as one list of native calls that takes the vector `x` to `out`: a capture of `matvec`."""
+    """Products by launches, as one list of native calls that takes the vector `x` to `out`: a capture of `matvec`.
 
-    def __init__(self, graph: Graph, x: array, out: array):
+    `launches`: those among the calls; `apart`: if y may be another array than z.
+    """
+
+    def __init__(self, graph: Graph, x: array, y: array, out: array):
         self.graph, self.x, self.out = graph, x.data, out.data
         self.calls = capture_log.row_of(graph.notes.steps)[0]
-        self.alone = {x.allocation, out.allocation}.issuperset(graph.notes.written)  # it writes no other memory
+        self.launches = [kept for kept in graph.notes.kept if isinstance(kept, Command)]
+        self.apart, self.own = y is not out, {x.allocation, y.allocation, out.allocation}
+        self.alone = self.own.issuperset(graph.notes.written)  # it writes no other memory
 
     @property
     def row(self) -> tuple[int, int]:
@@ -213,25 +220,28 @@ def alike(a: XpArray, b: XpArray) -> bool:
 
 
 def calls(matvec: Callable, A: LinearOperator, b: array) -> Times:
-    """Products by calls of `matvec`, or `transposed`, on the same two arrays: native ones where these only launch."""
-    kind, number, sizes = scalar_in(b.dtype), scalar_in(b.dtype).numpy.type, A.shape
+    """Products by calls of `matvec`, or `transposed`, on the same arrays: native ones where these only launch."""
+    kind, number = scalar_in(b.dtype), scalar_in(b.dtype).numpy.type
+    height, width = A.shape[:: -1 if matvec == A.transposed else 1]
     with memory.unrecorded():
-        out, x = (zeros(n, kind, b.device) for n in (sizes[::-1] if matvec == A.transposed else sizes))
+        out, none, x = (zeros(n, kind, b.device) for n in (height, height, width))
 
-    def multiply() -> None:
-        out.zero_()  # a NaN of before would stay one
-        matvec(x, out, out, number(1), number(0))
+    def multiply(y: array) -> None:
+        if y is out:
+            out.zero_()  # a NaN of before would stay one
+        matvec(x, y, out, number(1), number(y is not out))
 
     def times(v: XpArray) -> XpArray:
         with memory.unrecorded():
             x.data[...] = v
-            multiply()
+            multiply(out)
         return out.data.astype(v.dtype)
 
-    return _captured(multiply, x, out) or times
+    # apart from y, which is 0, it is vectorized, and need not be zeroed
+    return _captured(multiply, x, none, out) or _captured(multiply, x, out, out) or times
 
 
-def _captured(multiply: Callable[[], None], x: array, out: array) -> NativeProduct | None:
+def _captured(multiply: Callable[[array], None], x: array, y: array, out: array) -> NativeProduct | None:
     """The product from x to out as native calls; None where it is more than these, as they alone make another one."""
     with memory.LOCK, memory.unrecorded():
         around = capture_log.opened
@@ -242,17 +252,23 @@ def _captured(multiply: Callable[[], None], x: array, out: array) -> NativeProdu
         x.data[...] = generic(x)
         try:
             with capture_log.interrupted(), Capture() as capture:
-                multiply()
+                multiply(y)
         except WorkbenchError:
             return None  # it raises it again, or the host reads values
         graph = capture.graph
         assert graph is not None
-        notes, want = graph.notes, out.data.copy()
+        notes = graph.notes
         plain = all(isinstance(step, capture_log.NativeCall) for step in notes.steps)
         if not plain or notes.tapes or notes.cleared or notes.published:
             return None
-        made = NativeProduct(graph, x, out)
-        return made if alike(made(x.data), want) else None
+        made, sample = NativeProduct(graph, x, y, out), out.data.copy()
+        if not notes.written.keys() & made.own <= {out.allocation}:
+            return None
+        added = generic(y, OTHER) * abs(sample).max() if made.apart else 0
+        y.data[...], out.data[...] = added, np.nan  # of an `out` that it adds to, or leaves
+        again = made(x.data) - added
+        y.data[...], out.data[...] = 0, np.nan
+        return made if alike(again, sample) and not made(np.zeros_like(x.data)).any() else None
 
 
 @dataclass(frozen=True)
@@ -312,11 +328,18 @@ class Entries:
 class RecordedProduct:
     """The `matvec` of an operator as a tape sees it. `arrays`: those it reads; `by_host`: if the host makes a part."""
 
-    def __init__(self, A: LinearOperator, b: array):
-        self.A, self.b = A, b
-        probe, x, z = self._recorded()
-        self.arrays = [a for a in probe.arrays.values() if a.allocation not in (x.allocation, z.allocation)]
-        self.by_host = any(event.sources for event in probe.events)
+    def __init__(self, A: LinearOperator, b: array, times: Times):
+        self.A, self.b, self.by_host = A, b, False
+        self.known: tuple[Any, Any] = None, None  # a sample, and what `products` returned for it
+        if isinstance(times, NativeProduct) and len(times.launches) == times.row[1]:
+            used, own = {id(c.flat[k]): c.flat[k] for c in times.launches for k in c.program.array_positions}, times.own
+            again = used
+        else:
+            (probe, x, z), again = self._recorded(), self._recorded()[0].arrays
+            used, own = probe.arrays, {x.allocation, z.allocation}
+            self.by_host = any(event.sources for event in probe.events)
+        self.arrays = [a for a in used.values() if a.allocation not in own]
+        self.lasting = {id(a) for a in self.arrays} & again.keys()  # not made anew by each product
 
     def _recorded(self) -> tuple[Tape, array, array]:
         """(a tape of z = A x, x, z)."""
@@ -337,27 +360,33 @@ class RecordedProduct:
             raise _no_adjoint("that reads arrays that have changed since", why, "arrays of their own for each solve")
         if not (isinstance(times, NativeProduct) and times.alone):  # it makes known what it writes
             times = calls(self.A.matvec, self.A, self.b)
-            if not alike(times(generic(self.b)), sample):
+            known = self.lasting.issubset(self._recorded()[0].arrays)  # a replay has solved with what it reads now
+            if not (known and alike(times(generic(self.b)), sample)):
                 why = "Its products are others now than those of the solve."
                 raise _no_adjoint("that has changed since", why, "an operator of its own for each solve")
-        return self.products(times)
+        return self.products(times, sample)
 
-    def products(self, times: Times) -> Products:
+    def products(self, times: Times, sample: XpArray) -> Products:
         """Products with the operator, and with its transpose by `transposed` or a walk over its launches.
 
         Raises GradientError [linear] where the host makes the product, or the latter is not its transpose.
         """
+        if self.known[0] is sample:
+            return self.known[1]
         if self.by_host:
             why = "What `matvec` computes on the host has no derivative."
             instead = "a kernel as the product, a dense matrix or wb.sparse.bsr_..."
             raise _no_adjoint("whose product the host makes", why, instead)
-        u, v = generic(self.b), generic(self.b, 1779033703)
+        u, v = generic(self.b), generic(self.b, OTHER)
         there, kind, back = float((times(v) * u).sum()), u.dtype, self._back(times)
-        again = float((back(u) * v).sum())
+        again = float(((sample if back is times else back(u)) * v).sum())
         if not abs(there - again) <= 1e3 * np.finfo(kind).eps * len(u) ** 0.5 * max(abs(there), abs(again), 1.0):
             why = f"For random vectors u A v is {there:.6g}, and v A^T u {again:.6g}."
             raise _no_adjoint("whose `transposed` is not its transpose, or which is not linear", why, "the right one")
-        return Products(times, lambda: back)
+        made = Products(times, lambda: back)
+        if back is times and isinstance(times, NativeProduct) and times.alone:  # of present contents of `arrays`
+            self.known = sample, made
+        return made
 
     def _back(self, times: Times) -> Times:
         if self.A.transposed is not None:
