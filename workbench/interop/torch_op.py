@@ -11,13 +11,13 @@ from typing import Any
 import numpy as np
 import torch
 
-from ..arrays import capture_log
 from ..arrays.array import array
 from ..errors import GradientError, LaunchError
 from ..kernels.types import Array
 from ..tapes.custom_op import CustomOp, Pull, listed
 from ..tapes.events import Event
-from .tensors import dtype_from_torch, private_tensor, straight
+from ..tapes.recording import Recording
+from .tensors import HostTensor, dtype_from_torch, private_tensor, straight
 
 
 def op(function: Callable[..., Any], name: str = "") -> TorchOp:
@@ -30,10 +30,11 @@ def op(function: Callable[..., Any], name: str = "") -> TorchOp:
 
     The parameters of a module are arrays on their own memory: `tape.backward` adds to their `.grad`, an optimizer of
     torch may follow. The gradient is torch's, from the graph of the forward run, which the tape holds as long as it
-    lives. `replay`, `trust` and steps of a `checkpoint` run the function again; `jvp`, `hvp` and captures refuse it.
+    lives. `replay`, `trust`, captures and steps of a `checkpoint` run the function again; `jvp` and `hvp` refuse it.
     Raises LaunchError [custom-op] where results are no tensors or depend on tensors with a gradient that were not
     given, or arguments were changed; [dtype], [layout]. In walks GradientError [custom-op] where torch has no gradient
-    or a parameter has been written by the workbench since, [overwritten] where it has been by others.
+    or a parameter has been written by the workbench since, [overwritten] where it has been by others, [moved] where it
+    has other memory.
 
     >>> import torch
     >>> net = torch.nn.Linear(2, 1, bias=False)
@@ -68,22 +69,26 @@ class TorchOp(CustomOp):
         return self._own[1]
 
     def __call__(self, *args: object) -> Any:
-        capture_log.refuse(f"{self.__name__}, a function of torch,", "the call outside of the capture, or jit=False")
         return super().__call__(*args, *self._arrays())
 
-    def evaluate(self, args: Sequence[object], follow: bool) -> tuple[Any, Pull | None]:
-        first = len(args) - len(self.parameters)
-        given = [_given(a, follow) for a in args[:first]]
-        for a, own, p in zip(args[first:], self._own[1], self.parameters.values(), strict=True):
-            given.append(p if a is own else _given(a, follow, p.shape))
-        tensors = [t for t in given if isinstance(t, torch.Tensor)]
-        stamps = [t._version for t in tensors]
-        with torch.set_grad_enabled(follow):
+    def evaluate(self, args: Sequence[object], tape: Recording | None) -> tuple[Any, Pull | None]:
+        first, follow = len(args) - len(self.parameters), tape is not None
+        with torch.inference_mode(False), torch.set_grad_enabled(follow):
+            given = [_given(a, follow) for a in args[:first]]
+            for a, own, p in zip(args[first:], self._own[1], self.parameters.values(), strict=True):
+                frozen = not p.requires_grad and tape is not None and tape.follows([own])
+                hooks = follow and p._backward_hooks  # torch would call them at each event
+                given.append(_given(a, follow, p.shape) if a is not own or frozen or hooks else p)
+            tensors = [t for t, a in zip(given, args, strict=True) if isinstance(a, array)]
+            stamps, places = [t._version for t in tensors], [t.data_ptr() for t in tensors]
             made = self._run(given)
         results = listed(made)
         self._check(results, tensors, [t._version for t in tensors] != stamps)
 
         def pull(event: Event, seeds: Sequence[Any], wanted: Sequence[bool]) -> list[Any]:
+            if places != [t.data_ptr() for t in tensors]:
+                text = f"a parameter of {event.label} was given other memory since (`t.data = ...`, `net.float()`)."
+                raise GradientError(text, slug="moved", where=event.where, instead="tape.backward(...)   before that")
             by = [k for k, want in enumerate(wanted) if want and tensors[k].requires_grad]
             pairs = [(y, s) for y, s in zip(results, seeds, strict=True) if s is not None and s.any()]
             if by and not all(y.requires_grad for y, _ in pairs):
@@ -94,7 +99,9 @@ class TorchOp(CustomOp):
             try:
                 adjoints = [torch.from_numpy(s).to(y).view(y.shape) for y, s in pairs]
                 ends, inputs = [y for y, _ in pairs], [tensors[k] for k in by]
-                slopes = torch.autograd.grad(ends, inputs, adjoints, True, allow_unused=True) if by and pairs else ()
+                slopes = map(torch.zeros_like, inputs)
+                if by and pairs:
+                    slopes = torch.autograd.grad(ends, inputs, adjoints, True, allow_unused=True)
             except RuntimeError as error:
                 text = f"torch has no gradient of {event.label}: {error}"
                 raise GradientError(text, slug="custom-op", where=event.where) from error
@@ -116,13 +123,16 @@ class TorchOp(CustomOp):
     def _check(self, results: list[Any], given: list[torch.Tensor], changed: bool) -> None:
         """Raise LaunchError [custom-op] for what no tape could follow, [dtype]."""
         text, instead = "", "return y   with a tensor y"
-        if not all(isinstance(t, torch.Tensor) for t in results):
-            text = f"{self.__name__} returned {', '.join(type(t).__name__ for t in results)}, not tensors."
+        if not all(isinstance(t, torch.Tensor) and t.layout is torch.strided for t in results):
+            text = f"{self.__name__} returned {', '.join(type(t).__name__ for t in results)}, not tensors (dense ones)."
+        elif any(isinstance(t, HostTensor) for t in results):
+            text = f"{self.__name__} uses a tensor of to_torch(a) that it was not given."
+            instead = "a   as an argument, or wb.to_torch(a) before the tape if it is meant as a constant"
         elif changed:
             text, instead = f"{self.__name__} changed a tensor that it was given.", "x = x + 1   in place of x += 1"
         elif (stranger := _stranger(results, given)) is not None:
             text = f"{self.__name__} uses a tensor with a gradient, {tuple(stranger.shape)}, that it was not given."
-            instead = "wb.interop.torch.op(module)   of a torch.nn.Module with that parameter, or an argument more"
+            instead = "wb.interop.torch.op(module)   of a torch.nn.Module with that parameter, or an array as argument"
         if text:
             raise LaunchError(text, slug="custom-op", instead=instead)
         for t in results:

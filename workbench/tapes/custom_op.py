@@ -16,6 +16,7 @@ from ..arrays import allocation as memory, capture_log
 from ..arrays.allocation import Allocation
 from ..arrays.array import array, new_array, on_device, read_values
 from ..arrays.host_copies import write_array
+from ..arrays.host_reads import origin_of_any
 from ..arrays.workspace import Shadow, Workspace, add_into, is_float_memory, shadow_view
 from ..device import on_host
 from ..errors import GradientError, LaunchError
@@ -78,8 +79,8 @@ class CustomOp:
 
         return of_numbers
 
-    def evaluate(self, args: Sequence[object], follow: bool) -> tuple[Any, Pull | None]:
-        """The results for these arguments, and with `follow` the vjp of this one call if it is not the op's rule."""
+    def evaluate(self, args: Sequence[object], tape: Recording | None) -> tuple[Any, Pull | None]:
+        """The results for these arguments, and where `tape` follows them the vjp of this call, if not the op's rule."""
         return self.forward(*_plain(args)), None
 
     def __call__(self, *args: object) -> Any:
@@ -91,11 +92,12 @@ class CustomOp:
             tape = memory.recorder()
             # what a replay calls again need not be what it was
             with memory.unrecorded(), capture_log.paused(), capture_log.following(None):
-                given, pull = self.evaluate(args, tape is not None and tape.follows(ins))
+                follow = tape if tape is not None and tape.follows(ins) else None
+                given, pull = self.evaluate(args, follow)
                 outs = [_made(np.atleast_1d(v), ins[0]) for v in listed(given)]
             call = OpCall(self, args, ins, outs, pull)
             if (notes := capture_log.active_capture()) is not None:
-                call.repeat(notes)
+                call.repeat(notes, follow)
             if tape is not None:
                 call.record(tape)
             elif memory.open_tapes:
@@ -112,14 +114,14 @@ class OpCall:
         self.op, self.args, self.ins, self.outs, self.pull = op, args, ins, outs, pull
         self.followed: set[Allocation] = set()  # memory on an active path when it was recorded
 
-    def repeat(self, notes: capture_log.CaptureRecorder) -> None:
+    def repeat(self, notes: capture_log.CaptureRecorder, follow: Recording | None) -> None:
         """Call the function again in each replay, on what its arrays hold then: the results take the same memory."""
         for a in self.ins:
             notes.use(a.allocation, "read")
         for a in self.outs:
             notes.made.add(a.allocation)
             a.allocation.about_to_write(a.span, self.op.__name__)
-        notes.steps.append(lambda: self.run(False))
+        notes.steps.append(lambda: self.run(False, follow))
 
     def record(self, tape: Recording) -> None:
         """Enter it in the tape, as having read `ins` and written `outs`."""
@@ -156,17 +158,23 @@ class OpCall:
             tape.arrays[id(a)] = a
             if getattr(a.dtype, "scalar", self) is tape.scalars.get(a.allocation):
                 needed.followed[id(a)] = None
+        others = [a for a in self.args if not isinstance(a, array)]
+        if others and (sources := origin_of_any(others)):
+            tape.host.tell_around(self.outs, sources, event.where)
+            for a in self.outs:
+                if found := tape.host.behind(a, sources):
+                    tape.host.note(a, found, event.where)
 
     def on(self, copy: Callable[[array], array]) -> OpCall:
         """The same call on copies of its arrays."""
         args = tuple(copy(a) if isinstance(a, array) else a for a in self.args)
         return OpCall(self.op, args, [copy(a) for a in self.ins], [copy(a) for a in self.outs])
 
-    def run(self, record: bool) -> None:
+    def run(self, record: bool, follow: Recording | None = None) -> None:
         """Call the function again, and write what it returns to `outs`: recorded where a tape is open, if so asked."""
         tape = memory.recorder() if record else None
         with memory.unrecorded():
-            found, self.pull = self.op.evaluate(self.args, tape is not None and tape.follows(self.ins))
+            found, self.pull = self.op.evaluate(self.args, tape if tape and tape.follows(self.ins) else follow)
         if tape is not None:
             self.record(tape)
         values = [np.atleast_1d(v) for v in listed(found)]
