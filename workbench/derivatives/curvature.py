@@ -12,7 +12,7 @@ from ..arrays.array import array, read_values
 from ..arrays.workspace import gradient_dtype
 from ..errors import GradientError
 from ..tapes.private_copies import InFloat64
-from ..tapes.seeds import check_seed, check_tape
+from ..tapes.seeds import as_read, check_seed, check_start, check_tape
 from ..tapes.tape import Tape
 from . import sparsity
 from .jacobian import differing_entries, jacobian
@@ -59,11 +59,12 @@ def hessian(tape: Tape, loss: array, x: array, *, sparse: bool = False) -> Any:
     with memory.LOCK, memory.unrecorded():
         check_seed(tape, loss)
         check_seed(tape, x)
+        check_start(tape, x)
         products = _Products(tape, loss, x)
         if sparse:
             return _sparse(tape, products, x)
         rows = [products.of([k]) for k in range(x.data.size)]
-        return np.array(rows).reshape(*x.data.shape, *x.data.shape)
+    return as_read(tape, np.array(rows).reshape(*x.data.shape, *x.data.shape))
 
 
 class _Products:
