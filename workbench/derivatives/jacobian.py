@@ -22,11 +22,11 @@ from ..kernels.program import Kernel
 from ..kernels.types import Struct, is_float
 from ..tapes import conventions
 from ..tapes.jit import Jit
-from ..tapes.jvp import add_numbers, as_read, carry_tangents, check_direction, confirm_conventions, value_of
+from ..tapes.jvp import add_numbers, carry_tangents, check_direction, confirm_conventions, value_of
 from ..tapes.private_copies import InFloat64
 from ..tapes.publish import clear_published
 from ..tapes.reverse import walk
-from ..tapes.seeds import check_pairs, check_seed, check_tape
+from ..tapes.seeds import as_read, check_pairs, check_seed, check_start, check_tape
 from ..tapes.tape import Tape
 from . import sparsity as sparsity
 from .sweep import spread
@@ -78,6 +78,7 @@ def jacobian(
     with allocation.LOCK, allocation.unrecorded():
         check_seed(tape, y)
         check_direction(tape, x)
+        check_start(tape, x)
         _check_order(tape, y, x)
         calls = [e.op for e in tape.events if e.kind.closed]
         opaque = any(call is None or call.op.push_rule(()) is None for call in calls)  # without tangents
@@ -262,7 +263,7 @@ class ValueAndGrad:
         given = list(args)
         for k in picked:
             given[k] = copied_input(args[k], self.like)
-        value = float(np.ravel(read_values(self._run(*given)))[0])
+        value = float(_read(self._run(*given)).ravel()[0])
         grads = tuple(_output(args[k], given[k]) for k in picked)
         return value, grads[0] if isinstance(self.argnums, int) else grads
 
@@ -360,20 +361,25 @@ def copied_input(value: object, like: array | None) -> array:
 def input_numbers(value: Any) -> np.ndarray:
     """The numbers of an argument, as floats: of an array, a tensor or anything like a NumPy array. Raises TypeError."""
     if isinstance(value, array):
-        return read_values(value)
-    if hasattr(value, "detach"):
+        return _read(value)
+    if hasattr(value, "cpu"):
         value = value.detach().cpu().numpy()
-    raw = np.asarray(value)
+    raw = np.asanyarray(value)
     if raw.dtype.kind not in "fiub":
         text = f"a function is differentiated by arrays of numbers, not by {type(value).__name__} {value!r}"
         raise TypeError(text[:120])
     return raw if raw.dtype.kind == "f" else raw.astype(np.float64)
 
 
+def _read(a: array) -> np.ndarray:
+    """The values of an array, which under an open tape know where they came from."""
+    return a.carrying(read_values(a))
+
+
 def _output(given: Any, x: array) -> Any:
     """The gradient as the argument was given."""
     assert x.grad is not None
-    g = read_values(x.grad)
+    g = _read(x.grad)
     if isinstance(given, array):
         return array(g, dtype=x.grad.dtype, device=given.device)
     if hasattr(given, "new_tensor"):
@@ -418,6 +424,7 @@ def hvp(tape: Tape, loss: array, tangents: Mapping[array, Any]) -> dict[array, n
             check_direction(tape, x)
             if np.shape(v) != x.data.shape:
                 raise GradientError(f"the direction of {x.label} has shape {np.shape(v)}", slug="seed-shape")
+        check_start(tape, *tangents)
         products = InFloat64(tape).follow().product(loss, tangents)
     return {x: as_read(tape, v) for x, v in products.items()}
 
@@ -464,11 +471,12 @@ def hessian(tape: Tape, loss: array, x: array, *, sparse: bool = False) -> Any:
     with memory.LOCK, memory.unrecorded():
         check_seed(tape, loss)
         check_seed(tape, x)
+        check_start(tape, x)
         products = _Products(tape, loss, x)
         if sparse:
             return _sparse_hessian(tape, products, x)
         rows = [products.of([k]) for k in range(x.data.size)]
-        return np.array(rows).reshape(*x.data.shape, *x.data.shape)
+    return as_read(tape, np.array(rows).reshape(*x.data.shape, *x.data.shape))
 
 
 class _Products:

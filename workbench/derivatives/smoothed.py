@@ -15,6 +15,7 @@ import numpy as np
 
 from ..arrays.array import array, read_values
 from ..arrays.creation import ones_like, zeros
+from ..arrays.host_reads import carrying, sources_of
 from ..errors import GradientError, KernelError, LaunchError
 from ..tapes.tape import Tape
 from ..tapes.vmap import vmap
@@ -53,7 +54,7 @@ class Smoothed:
 
     def __call__(self, x: Any, *rest: Any) -> tuple[float, np.ndarray]:
         """(mean loss, its gradient: a NumPy array of x's shape and dtype)."""
-        start = np.array(input_numbers(x))
+        start, sources = np.array(given := input_numbers(x)), sources_of(given)
         noise = np.random.default_rng(self.seed).standard_normal((self.samples, *start.shape)) * self.sigma
         values, grads = self._at((start + noise).astype(start.dtype), rest)
         first, first_spread = _mean(grads)
@@ -71,7 +72,8 @@ class Smoothed:
             self.share = min(least, room / gap) if gap else least
             self.share = 0.0 if self.biased else self.share
         self.variance = self.share**2 * first_spread + (1 - self.share) ** 2 * zeroth_spread
-        return float(values.mean()), (self.share * first + (1 - self.share) * zeroth).astype(start.dtype)
+        slope = (self.share * first + (1 - self.share) * zeroth).astype(start.dtype)
+        return carrying((float(values.mean()), slope), sources)
 
     def _at(self, points: np.ndarray, rest: tuple) -> tuple[np.ndarray, np.ndarray]:
         """(losses, gradients) at the points. A function that `vmap` refuses is run at one after the other."""

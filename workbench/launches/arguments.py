@@ -22,6 +22,7 @@ from ..arrays.indexed import as_indexed, indexedarray
 from ..arrays.scalar import scalar
 from ..errors import LaunchError
 from ..kernels.ir import Function
+from ..kernels.ops.functions import is_meant, mean
 from ..kernels.parameter_types import IndexedArray
 from ..kernels.program import Leaf, Program
 from ..kernels.reading.declare import Instance, struct_of
@@ -55,15 +56,20 @@ def flatten(program: Program, args: Sequence[Any]) -> list[Any]:
         elif kind == "f" and given is float and held(arg, type):
             flat.append(arg)
         elif kind == "f" and (given is np.float32 or given is np.float64):
-            flat.append(float(arg))
+            flat.append(same(float(arg), arg))
         elif (kind == "i" or kind == "f") and given is int and arg in exact_ints(type):
             flat.append(arg if kind == "i" else float(arg))
         elif kind == "small" and given is Small and is_one(arg, type):
-            flat.append(given_away(np.array(arg), sources_of(arg)))  # a copy: the user may change theirs
+            flat.append(same(given_away(np.array(arg), sources_of(arg)), arg))  # a copy: the user may change theirs
         else:
             flat.append(_argument(program, leaf, args[leaf.arg]))
     del kept
     return flat
+
+
+def same(value: Any, arg: object) -> Any:
+    """The value that an argument is converted to, which was detached if that was."""
+    return mean(value) if is_meant(arg) else value
 
 
 _LARGEST = {16: 65504.0, 32: float(np.finfo(np.float32).max), 64: math.inf}
@@ -277,7 +283,7 @@ def _number(program: Program, leaf: Leaf, arg: Any) -> Any:
             if data.size != type.size:
                 raise ValueError
             data = data.reshape(type.shape)
-            return given_away(data, sources_of(arg), getattr(arg, "cell", None))
+            return same(given_away(data, sources_of(arg), getattr(arg, "cell", None)), arg)
         if np.ndim(arg) != 0:
             raise TypeError
         if type.kind in "iu":
@@ -289,7 +295,7 @@ def _number(program: Program, leaf: Leaf, arg: Any) -> Any:
         number = float(arg)
         if not held(number, type):
             raise OverflowError
-        return number
+        return same(number, arg)
     except (TypeError, ValueError, OverflowError):
         text, instead = f"takes {type}, got {shown(arg)}", f"wb.{type}(...)"
         if isinstance(arg, array):

@@ -22,7 +22,7 @@ from ..kernels.lru import RecentlyUsed
 from ..kernels.parameter_types import IndexedArray
 from ..kernels.program import MOST_PLANS, Kernel, Program
 from ..kernels.types import Array, Composite, Scalar, Small, bool_
-from .arguments import exact_ints, held, is_one
+from .arguments import exact_ints, held, is_one, same
 from .command import Command
 from .plan import GridLike, Plan, PlannedLaunch
 
@@ -49,7 +49,7 @@ class VaryingArgument(NamedTuple):
             right = now.__class__ is Small and is_one(now, self.type) and not sources_of(now)
             return now.view(np.ndarray).copy() if right else None
         if now.__class__ is self.type.numpy.type:
-            return now.item()
+            return same(now.item(), now)
         if now.__class__ is float:
             return now if self.type.kind == "f" and held(now, self.type) else None
         if now.__class__ is int and now in exact_ints(self.type):

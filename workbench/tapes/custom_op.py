@@ -152,7 +152,9 @@ class OpCall:
             needed.notes(a.allocation).begun = True
             if event.followed and is_float_memory(a):
                 tape.log.activate(a, event.label)
+        event.constants = tape.host.of_constants((a for a in self.args if not isinstance(a, array)), self.outs)
         tape.events.append(event)
+        tape.host.note_constants(event, self.outs if event.constants else ())
         needed.remember_left(event)
         for a in (*self.outs, *fresh):
             tape.arrays[id(a)] = a
@@ -274,7 +276,10 @@ def _plain(args: Sequence[object]) -> list[Any]:
 
 
 def _made(values: np.ndarray, beside: array) -> array:
-    """Values as a new array on the device of another."""
+    """Values as a new array on the device of another. Raises LaunchError [custom-op] for what are no numbers."""
+    if values.dtype.kind not in "fiub":
+        text = f"a custom op returned what is no number (NumPy type {values.dtype})."
+        raise LaunchError(text, slug="custom-op", instead="return y   with a NumPy array, or several: return y, z")
     made = new_array(values.shape, scalar_of(values.dtype), beside.device, zeroed=False)
     made.data[...] = on_device(made, values)
     return made

@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from typing import Any
 
 from ..arrays.allocation import Allocation
-from ..arrays.array import array, memory_of
+from ..arrays.array import array, memory_of, span_of
 from ..arrays.interval_index import SpanSet
 from ..arrays.span import Span
 from ..arrays.workspace import is_float_memory
@@ -160,6 +160,25 @@ class EventLog:
                     moved[span] = None
                     memories.add(span.allocation)
         return moved
+
+
+def is_read(later: Iterable[Event], span: Span) -> bool:
+    """True if these bytes are read, or left, before an event surely writes all of them."""
+    for event in later:
+        sure = sure_writes(event)
+        if any(s.overlaps(span) is not False for s in (*event.reads, *(s for s in event.writes if s not in sure))):
+            return True
+        if any(s.contains(span) for s in sure):
+            return False
+    return True
+
+
+def sure_writes(event: Event) -> list[Span]:
+    """The written spans of which every byte is surely written, whatever the values are."""
+    if event.command is None:
+        return list(event.writes) if event.kind.own else []
+    plan, flat = event.command.plan, event.command.flat
+    return [span_of(flat[k], box) for k, box in plan.stores]
 
 
 def _touches(event: Event) -> bool:

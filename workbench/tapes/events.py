@@ -47,7 +47,7 @@ class Event:
     op: Any = None  # the OpCall of a custom op
     checked: bool = False  # for races
     sources: tuple[Any, ...] = ()  # readings of active memory that the host made the written values from
-    constants: tuple[Any, ...] = ()  # of a launch: such readings that constants of its kernel were made from
+    constants: tuple[Any, ...] = ()  # such readings that constants of its kernel, or of its op, were made from
     theirs: bool = False  # noted, of memory that the tape knew: what it started from stays a leaf
     noted: bool = False  # a write through NumPy, of which only the sources are known
     reason: str = ""  # of an opaque event: why its adjoint is not known

@@ -80,8 +80,9 @@ class HostSources:
             return self.around is not None and (memory in self.inherited or self.around._active(source))
         if memory.is_gradient:  # that a tape had published when it was read
             return True
-        if not (memory.asked or memory in self.log.active):
-            return False
+        if not (memory.asked or memory in self.log.active):  # then a tape inside this one may have written it
+            run = self._tape().border.run
+            return bool(memory.origins) and any(r is not run and run.around(r) for _, r in memory.origins.met(span))
         for event in reversed(self.log.events[:at]):
             hit = [s for s in event.writes if s.overlaps(span) is not False]
             if hit and _writes_active(event):
@@ -199,25 +200,24 @@ class HostSources:
                 self.tell_around([command.flat[j] for j in command.plan.float_writes], known, caller_where())
         return command if len(found) == len(command.declared) else command.declaring(places, tuple(sorted(found)))
 
-    def of_constants(self, command: PlannedLaunch) -> tuple[HostRead, ...]:
-        """The `live` sources of the numbers and vectors that the kernel has taken from Python."""
-        found = origin_of_any(command.program.lookups.values())
+    def of_constants(self, values: Iterable[object], written: Sequence[array]) -> tuple[HostRead, ...]:
+        """The `live` sources of values that an event has taken from Python, beside arrays, to write these."""
+        found = origin_of_any(values)
         if found:
-            self.tell_around([command.flat[k] for k in command.plan.float_writes], found, caller_where())
+            self.tell_around(written, found, caller_where())
         live = self.live(found)
         return Supposed(live) if isinstance(found, Supposed) else live
 
-    def note_constants(self, event: Event) -> None:
-        """Note behind a launch that what it wrote depends on its constants, which have no adjoint."""
-        for k in sorted(event.command.plan.float_writes):
-            if is_followed(event.command.flat[k]):
-                self.note(event.command.flat[k], event.constants, event.where, CONSTANT)
+    def note_constants(self, event: Event, written: Iterable[array]) -> None:
+        """Note behind an event that what it wrote depends on its constants, which have no adjoint."""
+        for a in written:
+            if is_followed(a):
+                self.note(a, event.constants, event.where, event.label if event.command is None else CONSTANT)
 
     def refuse(self, event: Event, space: Workspace) -> None:
         """Raise GradientError [host-values] if an event wrote values of the host and their adjoint is not zero.
 
-        What NumPy wrote that came from nowhere is a constant: there is no adjoint before it. If it is only supposed
-        that values came from active memory, the event is entered in `suspects`.
+        What NumPy wrote that came from nowhere is a constant: there is no adjoint before it.
         """
         dst = event.arrays[0]
         if dst.allocation not in space:
@@ -227,9 +227,14 @@ class HostSources:
             if not event.sources:
                 adjoint[...] = 0
             elif adjoint.any():
-                if not isinstance(event.sources, Supposed):
-                    raise self.lost(event)
-                self.suspects[event] = None
+                self.refuse_lost(event)
+
+    def refuse_lost(self, event: Event) -> None:
+        """Raise GradientError for a write that ends a gradient; enter it in `suspects` if that is only supposed."""
+        if event.sources and not isinstance(event.sources, Supposed):
+            raise self.lost(event)
+        if event.sources:
+            self.suspects[event] = None
 
     def warn(self) -> None:
         """Warn, at the user's lines, of writes where a gradient may silently have ended."""

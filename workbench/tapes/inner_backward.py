@@ -156,6 +156,8 @@ class InnerBackward:
                 )
         begun = self.tape.events[0].id
         for other in self.outer.events:
+            if other.noted and other.id < event.id and other.writes[0].allocation in self.tape.log.written:
+                self.outer.host.refuse_lost(other)
             if begun < other.id < event.id and any(span.allocation in self.leaves for span in other.writes):
                 raise self._refused(event, f"{other.label!r} wrote to its leaves before its backward()")
 

@@ -18,8 +18,6 @@ import numpy as np
 from ..arrays import allocation as memory
 from ..arrays.allocation import Allocation
 from ..arrays.array import array, on_device
-from ..arrays.host_reads import carrying
-from ..arrays.read_values import source_of, united
 from ..arrays.span import Span
 from ..arrays.workspace import Workspace, add_into, add_seed, float_parts, gradient_dtype, same_part, shadow_view
 from ..device import on_host
@@ -33,7 +31,7 @@ from ..launches.plan import Plan
 from . import conventions, reverse
 from .events import Event
 from .reverse import check_races, consume_extreme, extremal_memory, gradient_met, meets, put_back, rewind, ties, verify
-from .seeds import check_pairs, check_tape
+from .seeds import as_read, check_pairs, check_seed, check_start, check_tape
 from .tape import Tape
 
 
@@ -49,14 +47,10 @@ class Tangents(Mapping):
         self._tape, self._space = tape, space
 
     def __getitem__(self, a: array) -> np.ndarray:
-        if a.allocation in self._space or isinstance(a.dtype, Struct):
+        if a in self or (isinstance(a, array) and isinstance(a.dtype, Struct)):
             return as_read(self._tape, value_of(a, self._space))
-        known = {b.allocation for b in self._tape.arrays.values()}
-        if a.allocation not in known:
-            text = f"{a.label} was neither read nor written while this tape recorded."
-            why = "Its tangent would be zero in silence."
-            instead = "{x: v}, with an x among the inputs of its launches"
-            raise GradientError(text, slug="seed-untouched", why=why, instead=instead)
+        if not isinstance(a, array) or all(b.allocation is not a.allocation for b in self._tape.arrays.values()):
+            check_seed(self._tape, a)
         return np.zeros((*a.shape, *components(a)), gradient_dtype(a))
 
     def __iter__(self) -> Iterator[array]:
@@ -110,8 +104,10 @@ def _started(tape: Tape, tangents: Mapping[array, Any]) -> Workspace:
     """The workspace of one direction, before its walk."""
     space = Workspace()
     check_pairs("jvp(tape, tangents)", tangents, "direction", "jvp(tape, {x: v})")
-    for x, v in tangents.items():
+    for x in tangents:
         check_direction(tape, x)
+    check_start(tape, *tangents)
+    for x, v in tangents.items():
         add_seed(space, x, v) if isinstance(v, array) else add_numbers(space, x, v)
     if not space:
         raise GradientError("jvp() without a direction.", slug="no-seed", instead="jvp(tape, {x: v})")
@@ -130,15 +126,6 @@ def confirm_conventions(tape: Tape, ends: Iterable[array]) -> None:
     reverse.walk(tape, space)
     arrived = {conventions.told(stmt) for stmt in tape.conventions}
     tape.conventions = {s: None for s in met if s.attr.sure or conventions.told(s) in arrived}
-
-
-def as_read(tape: Tape, derivative: np.ndarray) -> np.ndarray:
-    """A derivative, which under another open tape counts as read from what `tape` depends on of that."""
-    outer = memory.recorder()
-    if outer is None:
-        return derivative
-    found = (source_of(a.span, a) for a in tape.arrays.values() if outer.follows([a]))
-    return carrying(derivative, united((source,) for source in found if source is not None))
 
 
 def check_direction(tape: Tape, x: object) -> None:

@@ -151,7 +151,8 @@ class Recording:
         if self.numbers.any:  # something was read
             self.host.look(command, self.numbers)
             command = self.host.declared(command, self.numbers)
-            constants = self.host.of_constants(command)
+            written = [command.flat[k] for k in command.plan.float_writes]
+            constants = self.host.of_constants(command.program.lookups.values(), written)
         plan, flat, needed, arrays = command.plan, command.flat, self.needed, self.arrays
         writes, followed = spans_of(flat, plan.writes), needed.followed
         event = Event(
@@ -278,7 +279,7 @@ class Recording:
         """Called under LOCK when a launch has run."""
         self.events.append(event)
         if event.constants:
-            self.host.note_constants(event)
+            self.host.note_constants(event, [event.command.flat[k] for k in sorted(event.command.plan.float_writes)])
         back = event.reverse
         if back is not None:
             for k in back.extremal:

@@ -14,7 +14,7 @@ import numpy as np
 
 from ..arrays import allocation as memory
 from ..arrays.allocation import Allocation
-from ..arrays.array import array, on_device, read_values, span_of
+from ..arrays.array import array, on_device, read_values
 from ..arrays.copying import ask_alike
 from ..arrays.scalar import scalar
 from ..arrays.span import Span
@@ -22,10 +22,11 @@ from ..device import on_host
 from ..display import offers
 from ..errors import GradientError
 from ..kernels.types import Struct
+from .event_log import is_read, sure_writes
 from .events import Event, Scope, checksum_of
 from .jvp import passing
 from .private_copies import CopiedArrays, Rerun, closed, name_of, pinned, refuse_foreign
-from .seeds import check_pairs
+from .seeds import check_pairs, check_start
 from .tape import Tape
 
 
@@ -248,6 +249,7 @@ def _set(made: ReplayedTape, x: object, values: object) -> None:
     a = x.memory if isinstance(x, scalar) else x
     if not isinstance(a, array) or not made.original.log.has_touched(a.span):
         raise _stranger(a)
+    check_start(made.original, a)
     copy = made.of(a)
     if isinstance(values, array):
         if values.dtype != a.dtype or values.shape != a.shape:
@@ -300,7 +302,7 @@ def _refuse_unknown(tape: Tape, looking: bool) -> None:
     """Raise GradientError [not-kept] unless what events read is surely (`looking`: maybe) written, kept, unchanged."""
     right: dict[Allocation, dict[Span, None]] = {}
     for n, event in enumerate(tape.events):
-        sure = _sure_writes(event)
+        sure = sure_writes(event)
         for span in (*event.reads, *(s for s in event.writes if s not in sure)):
             known = right.setdefault(span.allocation, {})
             if not span.nbytes or any(s.contains(span) for s in known):
@@ -328,7 +330,7 @@ def _not_kept(event: Event, text: str, why: str) -> GradientError:
 def _values_known(tape: Tape, n: int, span: Span) -> bool:
     """True if the walk meets what event `n` wrote to these bytes, or nobody reads it before it is written over."""
     later = tape.events[n + 1 :]
-    if not _is_read(later, span):
+    if not is_read(later, span):
         return True
     for event in later:
         written = [s for s in event.writes if s.overlaps(span) is not False]
@@ -337,17 +339,6 @@ def _values_known(tape: Tape, n: int, span: Span) -> bool:
         if any(s.contains(span) for s in written):
             return True
     return not tape.needed.has_changed(span)
-
-
-def _is_read(later: Sequence[Event], span: Span) -> bool:
-    """True if these bytes are read, or left, before an event surely writes all of them."""
-    for event in later:
-        sure = _sure_writes(event)
-        if any(s.overlaps(span) is not False for s in (*event.reads, *(s for s in event.writes if s not in sure))):
-            return True
-        if any(s.contains(span) for s in sure):
-            return False
-    return True
 
 
 def _started(tape: Tape, n: int, span: Span) -> bool:
@@ -368,11 +359,3 @@ def _probably_started(tape: Tape, span: Span) -> bool:
     """True if no write to these bytes is known, or if they were zeros to begin with."""
     unwritten = all(s.overlaps(span) is False for e in tape.events for s in e.writes)
     return (unwritten and not tape.needed.has_changed(span)) or _began_as_zeros(tape, span.allocation)
-
-
-def _sure_writes(event: Event) -> list[Span]:
-    """The written spans of which every byte is surely written, whatever the values are."""
-    if event.command is None:
-        return list(event.writes) if event.kind.own else []
-    plan, flat = event.command.plan, event.command.flat
-    return [span_of(flat[k], box) for k, box in plan.stores]

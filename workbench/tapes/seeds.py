@@ -8,13 +8,16 @@ from typing import Any
 
 import numpy as np
 
-from ..arrays import capture_log
+from ..arrays import allocation as memory, capture_log
 from ..arrays.array import array
+from ..arrays.host_reads import carrying
+from ..arrays.provenance import source_of, united
 from ..arrays.scalar import scalar
 from ..arrays.span import byte_entries
 from ..arrays.workspace import Workspace, add_seed, gradient_dtype
 from ..device import xp
 from ..errors import GradientError
+from .event_log import is_read
 from .recording import Recording
 
 
@@ -121,6 +124,25 @@ def check_seed(tape: Recording, a: object) -> None:
         why = "Only memory that the tape has seen has an adjoint: what is launched after the `with` is not on it."
         instead = "an array that one of its launches reads or writes"
         raise GradientError(text, slug="seed-untouched", why=why, instead=instead)
+
+
+def check_start(tape: Recording, *arrays: array) -> None:
+    """Raise if the tape overwrote all of these before anything read them: by what they held nothing has a slope."""
+    if not any(is_read((e for e in tape.events if not e.kind.cuts), x.span) for x in arrays):
+        name = arrays[0].label
+        text = f"the tape overwrote {name} before anything read what it held when the tape started."
+        why = "The derivative by that is zero, whatever was computed later."
+        instead = f"tape.adjoint({name}) behind backward(loss), for the derivative by what it held at the end"
+        raise GradientError(text, slug="overwritten-start", why=why, instead=instead)
+
+
+def as_read(tape: Recording, derivative: np.ndarray) -> np.ndarray:
+    """A derivative, which under another open tape counts as read from what `tape` depends on of that."""
+    outer = memory.recorder()
+    if outer is None:
+        return derivative
+    found = (source_of(a.span, a) for a in tape.arrays.values() if outer.follows([a]))
+    return carrying(derivative, united((source,) for source in found if source is not None))
 
 
 def _written_seeds(tape: Recording, space: Workspace) -> None:

@@ -29,7 +29,7 @@ from .late_imports import ask
 from .publish import gradients_of, publish
 from .recording import Recording
 from .reverse import Observer, Step, reverse, walk
-from .seeds import arrays_of, check_seed, seeds_of
+from .seeds import arrays_of, as_read, check_seed, seeds_of
 
 _CLEARED = (0, None)  # by whom a gradient was published that was cleared
 _MEANT = {
@@ -117,6 +117,7 @@ class Tape(Recording, metaclass=Listed):
             around = None
         if around is not None:
             capture_log.refuse("backward() of a tape inside another", "jit=False, or the block without wb.capture()")
+            grads = arrays_of(grads)  # as events of the tape around, on which they may depend
         with memory.LOCK, memory.unrecorded(), capture_log.allowed():
             self._refuse_without_leaf()
             grads = arrays_of(grads)
@@ -244,7 +245,7 @@ class Tape(Recording, metaclass=Listed):
         )
         if None in at and None not in found:
             take(None, space)
-        return [found[None if event is None else id(event)] for event in at]
+        return [as_read(self, found[None if event is None else id(event)]) for event in at]
 
     def refuse_inactive(self, a: array) -> None:
         """Raise GradientError [not-active] if results depend on `a`, but nothing asked for a derivative by it."""
