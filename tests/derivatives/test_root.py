@@ -373,6 +373,35 @@ def along_a_line(x: wb.array[Any], p: wb.array[Any], r: wb.array[Any]):
     r[1] = x.dtype(0.7) * t
 
 
+def test_a_minimum_under_a_tape_in_a_capture_is_a_root_of_its_gradient(scalar):
+    @wb.kernel
+    def energy(x: wb.array[Any], p: wb.array[Any], e: wb.array[Any]):
+        e[0] = wb.cosh(x[0] - p[0] * p[0])
+
+    @wb.kernel
+    def slope(x: wb.array[Any], p: wb.array[Any], r: wb.array[Any]):
+        r[0] = wb.sinh(x[0] - p[0] * p[0])
+
+    def of(kernel):
+        def function(x, p):
+            made = wb.zeros(1, dtype=scalar)
+            wb.launch(kernel, 1, [x, p, made])
+            return made
+
+        return function
+
+    p, guess = wb.array([1.1], dtype=scalar, requires_grad=True), wb.ones(1, dtype=scalar)
+    with pytest.raises(wb.LaunchError, match=r"(?s)minimize\(\) under a tape.*wb.root"), wb.capture(), wb.Tape():
+        wb.minimize(of(energy), guess, p)
+    with wb.capture() as graph, wb.Tape() as tape:
+        x = wb.root(of(slope), guess, p)
+        tape.backward(x)
+    p.assign([0.7])
+    p.grad.zero_()
+    graph.replay()
+    np.testing.assert_allclose([x.item(), p.grad.item()], [0.49, 1.4], rtol=1e-5)
+
+
 @pytest.mark.parametrize("start", [[0.0, 0.0], [0.1, 0.9], [5.0, 3.1]])
 def test_one_of_many_roots_has_no_gradient_though_rounding_makes_its_matrix_regular(scalar, start):
     p = wb.array([1.1], dtype=scalar, requires_grad=True)

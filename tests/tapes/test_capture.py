@@ -158,6 +158,26 @@ def test_replays_of_random_programs_are_bit_for_bit_what_they_would_do_again():
     assert counts["same"] >= 0.8 * counts.total(), counts
 
 
+def test_the_steps_of_a_checkpointed_loop_are_captured_as_its_refusal_says():
+    loop, x = wb.checkpoint(steps=2, budget=1)(lambda k, x: wb.launch(square, 2, inputs=[x, x])), leaf(1, 2)
+    state = wb.zeros(2)
+
+    def turn(run):
+        with wb.Tape() as tape:
+            wb.copy(state, x)
+            run(state)
+        tape.backward(grads={state: wb.ones(2)})
+
+    with pytest.raises(LaunchError, match=r"<lambda>.run\(\[\.\.\.\]\)"), wb.capture():
+        turn(loop)
+    with wb.capture() as graph:
+        turn(lambda x: loop.run([x]))
+    x.assign([3.0, 0.5])
+    x.grad.zero_()
+    graph.replay()
+    assert state.list() == [81, 0.0625] and x.grad.list() == [108, 0.5]
+
+
 @pytest.mark.sampled
 @pytest.mark.parametrize(
     "what",

@@ -195,6 +195,8 @@ def minimize(objective: Residual, guess: array, *params: array, tol: float | Non
     from scipy import optimize  # when it is called: it takes a while to load
 
     _check("minimize", objective, guess)
+    if memory.recorder() is not None:
+        capture_log.refuse("minimize() under a tape", "wb.root(gradient, guess, ...)   of a gradient by kernels")
 
     @through
     def slope(x: array, *params: array) -> array:

@@ -18,7 +18,7 @@ import numpy as np
 
 from ..arrays import allocation as memory, capture_log
 from ..arrays.array import array, read_values
-from ..arrays.creation import copy, zeros, zeros_like
+from ..arrays.creation import copy, zeros
 from ..arrays.dtypes import scalar_in
 from ..arrays.host_copies import write_array
 from ..device import XpArray, on_host, xp
@@ -179,17 +179,17 @@ _SYSTEM = struct.Struct("=QqQq6Q4q2d")  # `wb_system` of the pool's text
 
 
 def _compiled_cg(
-    A: NativeProduct, M: NativeProduct | None, b: np.ndarray, x: np.ndarray, limit: float, most: int, restart: int
+    products: Sequence[NativeProduct], b: np.ndarray, x: np.ndarray, limit: float, most: int, restart: int
 ) -> tuple[int, float]:
-    """`_cg` with all turns in one native call. Returns the number of turns and the norm of the residual."""
-    r = np.zeros_like(b) if M is None else M.x
-    vectors = [b, x, A.x, A.out, r, r if M is None else M.out]
-    given = *A.row, *((0, 0) if M is None else M.row), *map(capture_log.address, vectors), len(b), most, restart
+    """`_cg` by products with A, and M if there is one, in one native call. Returns the turns, the residual's norm."""
+    A, *near = products
+    r = near[0].x if near else np.zeros_like(b)
+    vectors = [b, x, A.x, A.out, r, near[0].out if near else r]
+    given = *A.row, *(near[0].row if near else (0, 0)), *map(capture_log.address, vectors), len(b), most, restart
     block, at = capture_log.block_of(_SYSTEM.pack(*given, 0, limit, 0))
     thread_pool.conjugate_gradients(b.itemsize)(at)
-    for product in (A, M):
-        if product is not None:
-            product.look()
+    for product in products:
+        product.look()
     *_, turn, _, residual = _SYSTEM.unpack(block)
     return turn, residual
 
@@ -237,7 +237,9 @@ class LinearSolverState:
         self, A: MatrixLike | None = None, b: array | None = None, x: array | None = None, M: MatrixLike | None = None
     ) -> Any:
         """Solve, as one event of an open tape. Returns what `cg` returns; raises as `cg` does."""
-        A, b, x, M = (old if new is None else new for old, new in zip(self.operands, (A, b, x, M), strict=True))
+        old = self.operands
+        A, M = old[0] if A is None else A, old[3] if M is None else M
+        b, x = old[1] if b is None else b, old[2] if x is None else x
         self._check(b, x)
         system = _System(self, aslinearoperator(A), aslinearoperator(M), flat(b), flat(x))
         report, said = None if self.check_every else _Report(b), (0, 0.0, 0.0)
@@ -296,7 +298,7 @@ class LinearSolverState:
             tol, atol = 1e-12 if kind.itemsize == 8 else 1e-6, 1e-30
         size = float(np.sqrt((b * b).sum()))  # not by BLAS, whose threads wait for processors that others use
         limit, most = max((tol or 0.0) * size, atol or 0.0), int(self.maxiter or len(b))
-        seen = 0, 0.0
+        seen: tuple[int, float] = 0, 0.0
 
         def done(turn: int, residual: float) -> bool:
             nonlocal seen
@@ -305,16 +307,15 @@ class LinearSolverState:
                 tell(turn, residual, limit)
             return residual <= limit or turn >= most or not np.isfinite(residual)
 
+        x = guess.astype(kind)
         native = [p.times for p in (A, M) if isinstance(p.times, NativeProduct) and p.times.x.dtype == kind]
         if tell is None and self._method is _cg and len(native) == 2 - (M is IDENTITY):
-            x = guess.astype(kind)
-            near = None if M is IDENTITY else native[1]
-            seen = _compiled_cg(native[0], near, b, x, limit, most, self.restart or 0)
-            return x, (*seen, limit)
-        x = self._method(A, M, b, guess.astype(kind), done, self.restart)
+            seen = _compiled_cg(native, b, x, limit, most, self.restart or 0)
+        else:
+            x = self._method(A, M, b, x, done, self.restart)
         if tell is not None:
             tell(*seen, limit, last=True)
-        return x, (*seen, limit)
+        return x, (seen[0], seen[1], limit)
 
     def derived(self, x: array, said: Sequence[Any] | np.ndarray, A: Products, M: Products, b: XpArray) -> np.ndarray:
         """A^-1 b for a derivative b, over whose largest entry it is solved: no tolerance hides a small one.
@@ -504,7 +505,7 @@ class _System:
         A, b, how, kind = self.A, self.b, self.how, self.b.dtype.numpy.type
         made = near = IDENTITY
         with memory.unrecorded():
-            solution, place = (zeros_like(b, requires_grad=False) for _ in range(2))
+            solution, place = (zeros(b.size, b.dtype, b.device) for _ in range(2))
 
         def solve() -> None:
             nonlocal near, made, said, sample, tell
@@ -544,7 +545,7 @@ class _System:
 
         for _ in range(2 if tape.keep == "all" else 1):
             with memory.unrecorded():
-                r = zeros_like(b, requires_grad=False)
+                r = zeros(b.size, b.dtype, b.device)
             if not apart:
                 copy(r, b)
             A.matvec(place, b if apart else r, r, kind(-1), kind(1))
@@ -594,7 +595,7 @@ def cg():
     `callback(turn, residual, tolerance)` is called at the first turn, at every `check_every`-th and at the last.
     check_every=0: it is a kernel, which gets those as arrays of one element, the last two squared, and such arrays are
     returned. `restart`: begin anew after so many turns. run=False: a `CG`, to be called later. In a capture every
-    replay solves again.
+    replay solves again; under a tape with the launches that `matvec` made in the capture.
     Of a LinearOperator whose `matvec` does nothing but launch the launches are noted once a solve, and on the CPU run
     as native calls: of `cg` all turns are one, unless a callback is to be told.
     Under a tape the derivative by b and the entries of A, or by all that the launches of its `matvec` read, is that of

@@ -262,13 +262,12 @@ def _captured(multiply: Callable[[array], None], x: array, y: array, out: array)
         if not plain or notes.tapes or notes.cleared or notes.published:
             return None
         made, sample = NativeProduct(graph, x, y, out), out.data.copy()
-        if not notes.written.keys() & made.own <= {out.allocation}:
-            return None
+        kept = notes.written.keys() & made.own <= {out.allocation}
         added = generic(y, OTHER) * abs(sample).max() if made.apart else 0
         y.data[...], out.data[...] = added, np.nan  # of an `out` that it adds to, or leaves
         again = made(x.data) - added
         y.data[...], out.data[...] = 0, np.nan
-        return made if alike(again, sample) and not made(np.zeros_like(x.data)).any() else None
+        return made if kept and alike(again, sample) and not made(np.zeros_like(x.data)).any() else None
 
 
 @dataclass(frozen=True)
@@ -426,11 +425,10 @@ def preconditioner(A: array | BsrMatrix, ptype: str = "diag") -> LinearOperator 
         return None
     if ptype not in KINDS:
         raise LaunchError(f"there is no preconditioner {ptype!r} here", slug="linear", instead=" or ".join(KINDS))
+    what = A if isinstance(A, BsrMatrix) else type(A).__name__
     if ptype in BLOCKS and not (isinstance(A, BsrMatrix) and A.nrow == A.ncol and len(set(A.block_shape)) == 1):
-        what = A if isinstance(A, BsrMatrix) else type(A).__name__
         raise LaunchError(f"{ptype} of {what}: it takes square blocks in a square", slug="linear", instead='"diag"')
     if not isinstance(A, BsrMatrix) and not (isinstance(A, array) and isinstance(A.dtype, Scalar)):
-        what = type(A).__name__
         raise LaunchError(f"a preconditioner of {what}", slug="linear", instead="a dense or a sparse matrix")
 
     if ptype in BLOCKS and isinstance(A, BsrMatrix) and not isinstance(A.dtype, Scalar):

@@ -84,7 +84,7 @@ class Checkpointed:
             if tape is None:
                 self.run(state)
             else:
-                capture_log.refuse("A checkpointed loop under a tape")
+                capture_log.refuse("A checkpointed loop under a tape", f"{self.__name__}.run([...])   recorded")
                 _Loop(self, tape, state).record(memory.caller_where())
 
     def run(self, state: Sequence[array]) -> None:
