@@ -15,7 +15,7 @@ from . import capture_log
 from .allocation import Allocation
 from .array import array, on_device
 from .capture_log import address, move
-from .dtypes import ElementType, scalar_in
+from .dtypes import ElementType, differentiable, scalar_in
 from .span import Span, strided_view
 
 SUMMED = 4096  # threads whose contributions to a declared scalar are added up before they join the others
@@ -123,7 +123,7 @@ def own_buffers() -> Iterator[None]:
 
 def is_float_memory(a: array) -> bool:
     """True if the dtype of the array has a float in it."""
-    return a._differentiable
+    return differentiable(a.dtype)
 
 
 def gradient_dtype(a: array) -> np.dtype:
