@@ -159,6 +159,14 @@ def test_hooks_are_called_once_for_a_walk():
     agree(net, x, z, WEIGHTS)
 
 
+def test_a_hook_that_came_after_the_call_is_refused():
+    net, x = linear(), given()
+    tape, z = twice(op(net), x)
+    net.weight.register_hook(lambda g: 2 * g)
+    with pytest.raises(wb.GradientError, match="got a hook after it"):
+        tape.backward(grads={z: WEIGHTS})
+
+
 @pytest.mark.parametrize("around", [torch.no_grad, torch.inference_mode], ids=lambda f: f.__name__)
 def test_around_the_tape_torch_may_follow_nothing(around):
     net, x = linear(), given()

@@ -89,6 +89,9 @@ class TorchOp(CustomOp):
             if places != [t.data_ptr() for t in tensors]:
                 text = f"a parameter of {event.label} was given other memory since (`t.data = ...`, `net.float()`)."
                 raise GradientError(text, slug="moved", where=event.where, instead="tape.backward(...)   before that")
+            if any(isinstance(t, torch.nn.Parameter) and t._backward_hooks for t in tensors):
+                text, instead = f"a parameter of {event.label} got a hook after it.", "p.register_hook(f)   before it"
+                raise GradientError(text, slug="custom-op", where=event.where, instead=instead)
             by = [k for k, want in enumerate(wanted) if want and tensors[k].requires_grad]
             pairs = [(y, s) for y, s in zip(results, seeds, strict=True) if s is not None and s.any()]
             if by and not all(y.requires_grad for y, _ in pairs):
@@ -100,8 +103,9 @@ class TorchOp(CustomOp):
                 adjoints = [torch.from_numpy(s).to(y).view(y.shape) for y, s in pairs]
                 ends, inputs = [y for y, _ in pairs], [tensors[k] for k in by]
                 slopes = map(torch.zeros_like, inputs)
-                if by and pairs:
-                    slopes = torch.autograd.grad(ends, inputs, adjoints, True, allow_unused=True)
+                if by and pairs:  # without the checks of torch.autograd.grad, a quarter of its time
+                    run = torch.autograd.Variable._execution_engine.run_backward  # type: ignore[attr-defined]
+                    slopes = run(tuple(ends), tuple(adjoints), True, False, tuple(inputs), True, accumulate_grad=False)
             except RuntimeError as error:
                 text = f"torch has no gradient of {event.label}: {error}"
                 raise GradientError(text, slug="custom-op", where=event.where) from error
