@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from contextlib import contextmanager
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -16,7 +17,7 @@ from .allocation import Allocation
 from .array import array, on_device
 from .capture_log import address, move
 from .dtypes import ElementType, differentiable, scalar_in
-from .span import Span, strided_view
+from .span import Span, row_strides, strided_view
 
 SUMMED = 4096  # threads whose contributions to a declared scalar are added up before they join the others
 
@@ -208,17 +209,18 @@ def accumulate(grad: Allocation, shadow: Shadow, dtype: ElementType) -> None:
         mine, theirs = grad.bytes.view(wide), shadow.data.view(wide)
         capture_log.add(mine, theirs)
     elif isinstance(dtype, Struct):
-        n = grad.nbytes // dtype.numpy.itemsize * dtype.numpy.itemsize
-        mine, theirs = grad.bytes[:n].view(dtype.numpy), shadow.data[:n].view(dtype.numpy)
-        capture_log.do(lambda: _add_records(mine, theirs))
+        record, n = dtype.numpy, grad.nbytes // dtype.numpy.itemsize
+        for kind, inner, at in _float_fields(record):  # one by one: CuPy has no records
+            layout = (n, *inner), kind, at, (record.itemsize, *row_strides(inner, kind.itemsize))
+            mine, theirs = (strided_view(data, *layout) for data in (grad.bytes, shadow.data))
+            capture_log.do(partial(mine.__iadd__, theirs), capture_log.gpu_of(mine, theirs))
 
 
-def _add_records(mine: XpArray, theirs: XpArray) -> None:
-    for name in mine.dtype.names or ():
-        if mine.dtype[name].names:
-            _add_records(mine[name], theirs[name])
-        elif mine.dtype[name].base.kind == "f":
-            mine[name] += theirs[name]
+def _float_fields(record: np.dtype, at: int = 0) -> Iterator[tuple[np.dtype, tuple[int, ...], int]]:
+    for part, offset, *_ in (record.fields or {}).values():
+        if part.base.kind == "f":
+            yield part.base, part.shape, at + offset
+        yield from _float_fields(part, at + offset)
 
 
 def mark_view(a: array, base: XpArray) -> Any:
