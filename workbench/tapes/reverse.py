@@ -269,8 +269,7 @@ def _host(tape: Recording, event: Event, space: Workspace, after: dict) -> None:
         tape.host.refuse(event, space)
     for path, part in float_parts(dst).items():
         g = space[dst.allocation].view(part.span, gradient_dtype(part))
-        copied = len(event.arrays) == 2 and event.arrays[1].allocation in tape.active
-        got = capture_log.copy(g) if copied else None
+        got = capture_log.copy(g) if len(event.arrays) == 2 and event.arrays[1].allocation in tape.active else None
         capture_log.clear(g)
         if got is not None:
             src = same_part(event.arrays[1], path)

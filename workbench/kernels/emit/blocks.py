@@ -30,7 +30,6 @@ from .signature import Variant
 
 _NAMES = (control.CONST, control.TID, control.DIM, rows.SHAPE, rows.COMPONENTS)
 _ADDS = (rows.ACCUMULATE, rows.ATOMIC_ADD)
-_QUOTIENTS = (scalar.DIV, scalar.OVER, vectors.UNSCALE)
 _NO = (control.WHILE, control.CALL, control.EACH, rows.LOG_STORE)  # nor what has to do with stacks, logs and printing
 BLOCK_BYTES = 1024  # of the widest float of a block: what is done once for it costs little beside it
 KEPT_BYTES = 1 << 16  # of all threads of a block: more falls out of the nearest cache, and takes compilers very long
@@ -234,7 +233,7 @@ def _tells(turn: list[Stmt], sums: list[Stmt], carried: list[tuple[Value, ...]])
     doubtful: set[Value] = set()
     for s in turn:
         of = [k for k, v in enumerate(s.args) if v in doubtful]
-        kept = s.row.linear or s.row.bilinear or (s.row in _QUOTIENTS and of == [0])
+        kept = s.row.linear or s.row.bilinear or (of == [0] and s.row in (scalar.DIV, scalar.OVER, vectors.UNSCALE))
         if s not in sums and (s.regions or s.row.effect not in (Effect.PURE, Effect.READS) or (of and not kept)):
             return False
         if of or s.row.shown is not None:
@@ -352,8 +351,7 @@ class _Writer:
                 self.body.ask()
             if now:
                 self.body.put(f"{now} = !{now};")
-            left = [(out, result) for _, param, result, out in carried if param is not result]
-            self.parts(loop.parts, left, now != "")
+            self.parts(loop.parts, [(out, r) for _, p, r, out in carried if p is not r], bool(now))
         if not inside:
             self.body.count(loop.stmt)
 
