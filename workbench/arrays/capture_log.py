@@ -125,7 +125,7 @@ def following(script: object) -> Iterator[None]:
 
 
 written_list: Any = None
-"""The `call_list.CallList` that is being written, under `allocation.LOCK`; None as a rule."""
+"""The `tapes.backward_cache.CallList` that is being written, under `allocation.LOCK`; None as a rule."""
 
 
 def active_capture() -> CaptureRecorder | None:
