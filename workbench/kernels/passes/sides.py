@@ -102,7 +102,7 @@ class Sides:
 
 
 def _decided(stmt: Stmt) -> list[_Order]:
-    """Where a statement leads to one of the sides at a tie."""
+    """The order of numbers to which a statement leads at a tie."""
     if stmt.row in (scalar.SIGN, scalar.STEP):
         return [(stmt.args[0], None, True)]
     ordered = stmt.row in _ABOVE and is_float(stmt.args[0].type)
@@ -110,7 +110,7 @@ def _decided(stmt: Stmt) -> list[_Order]:
 
 
 def _kept(stmt: Stmt) -> list[_Order]:
-    """Where the rule of a statement stands on a side."""
+    """The orders of numbers to which the rule of a statement keeps at ties."""
     if stmt.row not in (scalar.MIN, scalar.MAX, scalar.CLAMP) or not is_float(stmt.args[0].type):
         return []
     return [(stmt.args[0], b, k == 0 and stmt.row is not scalar.MIN) for k, b in enumerate(stmt.args[1:])]
