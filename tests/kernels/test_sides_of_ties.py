@@ -83,7 +83,7 @@ def three_ways(x: wb.array[F], y: wb.array[F]):
     if x[i] > F(0.0):
         s = F(1.0) * s
     elif x[i] < F(0.0):
-        s = -(-s)
+        s = s * F(1.0)
     y[i] = s
 
 

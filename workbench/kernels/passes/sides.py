@@ -72,7 +72,8 @@ class Sides:
         return v
 
     def _enter(self, pair: _Pair, side: bool | None) -> None:
-        self.above[pair], self.above[pair[::-1]] = side, None if side is None else not side
+        a, b = pair
+        self.above[a, b], self.above[b, a] = side, None if side is None else not side
 
     def _is_above(self, a: Value, b: Value | None) -> bool | None:
         """True if a counts as above b where they are equal; None if nothing has decided that."""
@@ -85,11 +86,11 @@ class Sides:
         a, b = self._first(a), b and self._first(b)
         if b is not None and not is_zero(b):
             return self._pair(b, None, not above) if is_zero(a) else ((self._name(a), self._name(b)), above)
-        row, args = (None, ()) if a.stmt is None else (a.stmt.row, a.stmt.args)
+        row, args = (None, [a, a]) if a.stmt is None else (a.stmt.row, [*a.stmt.args])
         if row is scalar.NEG:
             return self._pair(args[0], None, not above)
         if row is scalar.SUB:
-            return self._pair(*args, above)
+            return self._pair(args[0], args[1], above)
         for x, k in (args, args[::-1])[: (row is scalar.DIV) + 2 * (row is scalar.MUL)]:
             if constant_of(k):
                 return self._pair(x, None, above == (constant_of(k) > 0))
@@ -101,14 +102,15 @@ class Sides:
 
 
 def _decided(stmt: Stmt) -> list[_Order]:
-    """Where a statement leads to one of the sides at a tie."""
+    """The order of numbers to which a statement leads at a tie."""
     if stmt.row in (scalar.SIGN, scalar.STEP):
         return [(stmt.args[0], None, True)]
-    return [(*stmt.args, _ABOVE[stmt.row])] if stmt.row in _ABOVE and is_float(stmt.args[0].type) else []
+    ordered = stmt.row in _ABOVE and is_float(stmt.args[0].type)
+    return [(stmt.args[0], stmt.args[1], _ABOVE[stmt.row])] if ordered else []
 
 
 def _kept(stmt: Stmt) -> list[_Order]:
-    """Where the rule of a statement stands on a side."""
+    """The orders of numbers to which the rule of a statement keeps at ties."""
     if stmt.row not in (scalar.MIN, scalar.MAX, scalar.CLAMP) or not is_float(stmt.args[0].type):
         return []
     return [(stmt.args[0], b, k == 0 and stmt.row is not scalar.MIN) for k, b in enumerate(stmt.args[1:])]
