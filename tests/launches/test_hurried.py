@@ -132,6 +132,39 @@ def test_a_long_launch_of_a_kernel_that_ran_unoptimised_is_optimised(hurry):
     assert (y.numpy() == 3).all()
 
 
+@wb.func
+def ten(x: float):
+    x = x * 1.01 + 0.1
+    x = x * 1.02 + 0.2
+    x = x * 1.03 - 0.3
+    x = x * 0.97 - 0.1
+    return x * 0.98 + 0.1
+
+
+@wb.func
+def hundred(x: float):
+    return ten(ten(ten(ten(ten(ten(ten(ten(ten(ten(x))))))))))
+
+
+@wb.kernel
+def long_text(y: wb.array[float]):
+    i = wb.tid()
+    y[i] = hundred(hundred(hundred(hundred(hundred(hundred(hundred(hundred(hundred(hundred(y[i]))))))))))
+    y[i] = hundred(hundred(hundred(hundred(hundred(hundred(y[i]))))))
+
+
+@pytest.mark.parametrize("dim, unoptimised", [(25, True), (100, False)])
+def test_a_long_text_runs_unoptimised_where_few_threads_run_it(dim, unoptimised, hurry):
+    """1,600 statements: 25 threads are 40,000 of them, for which compilers would take seconds."""
+    y = wb.ones(dim)
+    wb.launch(wb.Kernel(long_text.func), dim, [y])
+    assert len(functions(unoptimised)) == 1 and not functions(not unoptimised)
+    wanted = np.float32(1)
+    for a, b in [(1.01, 0.1), (1.02, 0.2), (1.03, -0.3), (0.97, -0.1), (0.98, 0.1)] * 160:
+        wanted = wanted * np.float32(a) + np.float32(b)
+    assert (y.numpy() == wanted).all()
+
+
 SAMPLED = [name for k, name in enumerate(corpus.load()) if k % 12 == 0]
 
 

@@ -353,7 +353,7 @@ def executable_for(program: Program, function: Function, form: LaunchForm, order
     cells = math.prod(form.dims)
     work = cells * cost.work(function, form) if form.backend == "c" and not ordered else 0
     most = cells * cost.work(function, form, math.inf) if form.backend == "c" else math.inf
-    hurry = most < thresholds.HURRIED_BELOW and not has_tiles(stmts)
+    hurry = most < thresholds.HURRIED_BELOW * max(1, len(stmts) / thresholds.LONG_TEXT) and not has_tiles(stmts)
     wide = work >= thresholds.PARALLEL_FROM and config.threads > 1
     asked = form.backend == "cuda" or (form.backend == "c" and (wide or thresholds.large(cells)))
     added = {root_name(s) for s in stmts if s.row is rows.ACCUMULATE or s.row in rows.ATOMICS} if asked else ()

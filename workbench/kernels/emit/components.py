@@ -54,7 +54,7 @@ class ThreadText:
 
     def short(self, e: Expr) -> Expr:
         """`e`, put into a variable if its text is long."""
-        if len(e.text) > 48:
+        if len(e.text) > 30:
             e.text = self.variable(e.type, e.text)
         return e
 
