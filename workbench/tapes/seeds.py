@@ -11,7 +11,7 @@ import numpy as np
 from ..arrays import allocation as memory, capture_log
 from ..arrays.array import array
 from ..arrays.host_reads import carrying
-from ..arrays.provenance import source_of, united
+from ..arrays.read_values import source_of, united
 from ..arrays.scalar import scalar
 from ..arrays.span import byte_entries
 from ..arrays.workspace import Workspace, add_seed, gradient_dtype
