@@ -71,7 +71,6 @@ REFUSED = {
     "jvp along what was overwritten": ("overwritten-start", lambda t, x, y: wb.jvp(t, {y: ONES})),
     "trust by what was overwritten": ("overwritten-start", lambda t, x, y: t.trust(y[0:1], y)),
     "replay with what was overwritten": ("overwritten-start", lambda t, x, y: t.replay({y: ONES})),
-    "trust of a name": ("seed-type", lambda t, x, y: t.trust("y", x)),
     "the tangent of a name": ("seed-type", lambda t, x, y: wb.jvp(t, {x: ONES})["y"]),
     "a tangent in a list": ("seed-type", lambda t, x, y: wb.jvp(t, [x])),
     "a seed in a list": ("seed-type", lambda t, x, y: t.backward(grads=[x])),

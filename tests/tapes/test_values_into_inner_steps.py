@@ -189,9 +189,3 @@ def test_an_element_that_is_meant_stays_so_in_a_launch_of_the_same_form():
     """The launch cache takes numbers of NumPy by a way of its own."""
     for step, right in (EXACT["what is meant, into a launch"],) * 3:
         np.testing.assert_allclose(gradient(step), differences(right), rtol=1e-6)
-
-
-def test_an_op_that_returns_nothing_says_so():
-    nothing = wb.custom_op(lambda x: None)
-    with pytest.raises(wb.LaunchError, match=r"(?s)no number.*\[custom-op\]"):
-        nothing(wb.ones(2))

@@ -22,11 +22,11 @@ from ..kernels.program import Kernel
 from ..kernels.types import Struct, is_float
 from ..tapes import conventions
 from ..tapes.jit import Jit
-from ..tapes.jvp import add_numbers, carry_tangents, check_direction, confirm_conventions, value_of
+from ..tapes.jvp import add_numbers, carry_tangents, check_directions, confirm_conventions, value_of
 from ..tapes.private_copies import InFloat64
 from ..tapes.publish import clear_published
 from ..tapes.reverse import walk
-from ..tapes.seeds import as_read, check_pairs, check_seed, check_start, check_tape
+from ..tapes.seeds import as_read, check_pairs, check_seed, check_tape
 from ..tapes.tape import Tape
 from . import sparsity as sparsity
 from .sweep import spread
@@ -77,8 +77,7 @@ def jacobian(
         raise ValueError('mode is "rows", "columns" or None')
     with allocation.LOCK, allocation.unrecorded():
         check_seed(tape, y)
-        check_direction(tape, x)
-        check_start(tape, x)
+        check_directions(tape, x)
         _check_order(tape, y, x)
         calls = [e.op for e in tape.events if e.kind.closed]
         opaque = any(call is None or call.op.push_rule(()) is None for call in calls)  # without tangents
@@ -108,7 +107,7 @@ def first_rows(tape: Tape, y: array, x: array, count: int) -> np.ndarray:
     """As many rows of `jacobian(tape, y, x)`, shape (count, *x.shape, *x's components). `count` is 1 at least."""
     with allocation.LOCK, allocation.unrecorded():
         check_seed(tape, y)
-        check_direction(tape, x)
+        check_directions(tape, x)
     return np.array(_each(walk, tape, y, x, range(count), None), gradient_dtype(x))
 
 
@@ -263,7 +262,8 @@ class ValueAndGrad:
         given = list(args)
         for k in picked:
             given[k] = copied_input(args[k], self.like)
-        value = float(_read(self._run(*given)).ravel()[0])
+        loss = self._run(*given)
+        value = float(loss.carrying(read_values(loss)).ravel()[0])  # under another open tape it knows its origin
         grads = tuple(_output(args[k], given[k]) for k in picked)
         return value, grads[0] if isinstance(self.argnums, int) else grads
 
@@ -361,7 +361,7 @@ def copied_input(value: object, like: array | None) -> array:
 def input_numbers(value: Any) -> np.ndarray:
     """The numbers of an argument, as floats: of an array, a tensor or anything like a NumPy array. Raises TypeError."""
     if isinstance(value, array):
-        return _read(value)
+        return value.carrying(read_values(value))
     if hasattr(value, "cpu"):
         value = value.detach().cpu().numpy()
     raw = np.asanyarray(value)
@@ -371,15 +371,10 @@ def input_numbers(value: Any) -> np.ndarray:
     return raw if raw.dtype.kind == "f" else raw.astype(np.float64)
 
 
-def _read(a: array) -> np.ndarray:
-    """The values of an array, which under an open tape know where they came from."""
-    return a.carrying(read_values(a))
-
-
 def _output(given: Any, x: array) -> Any:
     """The gradient as the argument was given."""
     assert x.grad is not None
-    g = _read(x.grad)
+    g = x.grad.carrying(read_values(x.grad))
     if isinstance(given, array):
         return array(g, dtype=x.grad.dtype, device=given.device)
     if hasattr(given, "new_tensor"):
@@ -420,11 +415,10 @@ def hvp(tape: Tape, loss: array, tangents: Mapping[array, Any]) -> dict[array, n
         raise GradientError("hvp() takes a loss of one element.", slug="loss-shape", instead="hvp(tape, loss, {x: v})")
     with allocation.LOCK, allocation.unrecorded():
         check_seed(tape, loss)
+        check_directions(tape, *tangents)
         for x, v in tangents.items():
-            check_direction(tape, x)
             if np.shape(v) != x.data.shape:
                 raise GradientError(f"the direction of {x.label} has shape {np.shape(v)}", slug="seed-shape")
-        check_start(tape, *tangents)
         products = InFloat64(tape).follow().product(loss, tangents)
     return {x: as_read(tape, v) for x, v in products.items()}
 

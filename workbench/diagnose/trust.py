@@ -27,10 +27,10 @@ from ..errors import GradientError, Where
 from ..kernels.ir import walk as statements
 from ..kernels.ops.memory import ATOMIC_MAX, ATOMIC_MIN
 from ..tapes.events import Event
-from ..tapes.jvp import carry_tangents, check_direction, shadow_of
+from ..tapes.jvp import carry_tangents, check_directions, shadow_of
 from ..tapes.private_copies import leaves
 from ..tapes.replay import keep_all
-from ..tapes.seeds import check_seed, check_start, check_tape, seeds_of
+from ..tapes.seeds import check_tape, seeds_of
 from ..tapes.tape import Tape
 from .loop_turns import Loops, first_count
 from .probe import Decision, LossSample, Probe
@@ -207,17 +207,13 @@ def trust(
     ('jump', 0.05, 4, (0,))
     """
     check_tape("tape.trust(loss, x)", tape, loss)
-    check_seed(tape, loss)
     if loss.data.size != 1:
         text = f"trust() of {loss.label} of shape {loss.shape}; a loss is one number."
         raise GradientError(text, slug="loss-shape", instead="a kernel that adds up by wb.atomic_add")
     with ProgressBar(MOST, "trust", progress) as bar, np.errstate(all="ignore"):
         with memory.LOCK, memory.unrecorded():
             given = None if x is None else [x] if isinstance(x, array) else list(x)
-            for a in given or ():
-                check_direction(tape, a)
-            if given:
-                check_start(tape, *given)
+            check_directions(tape, *given or ())
             if tape.keep != "all":
                 again = keep_all(tape)
                 given = None if given is None else [again.of(a) for a in given]

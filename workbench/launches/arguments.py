@@ -56,20 +56,15 @@ def flatten(program: Program, args: Sequence[Any]) -> list[Any]:
         elif kind == "f" and given is float and held(arg, type):
             flat.append(arg)
         elif kind == "f" and (given is np.float32 or given is np.float64):
-            flat.append(same(float(arg), arg))
+            flat.append(mean(float(arg)) if is_meant(arg) else float(arg))
         elif (kind == "i" or kind == "f") and given is int and arg in exact_ints(type):
             flat.append(arg if kind == "i" else float(arg))
         elif kind == "small" and given is Small and is_one(arg, type):
-            flat.append(same(given_away(np.array(arg), sources_of(arg)), arg))  # a copy: the user may change theirs
+            flat.append(given_away(np.array(arg), sources_of(arg)))  # a copy: the user may change theirs
         else:
             flat.append(_argument(program, leaf, args[leaf.arg]))
     del kept
     return flat
-
-
-def same(value: Any, arg: object) -> Any:
-    """The value that an argument is converted to, which was detached if that was."""
-    return mean(value) if is_meant(arg) else value
 
 
 _LARGEST = {16: 65504.0, 32: float(np.finfo(np.float32).max), 64: math.inf}
@@ -283,7 +278,7 @@ def _number(program: Program, leaf: Leaf, arg: Any) -> Any:
             if data.size != type.size:
                 raise ValueError
             data = data.reshape(type.shape)
-            return same(given_away(data, sources_of(arg), getattr(arg, "cell", None)), arg)
+            return given_away(data, sources_of(arg), getattr(arg, "cell", None))
         if np.ndim(arg) != 0:
             raise TypeError
         if type.kind in "iu":
@@ -295,7 +290,7 @@ def _number(program: Program, leaf: Leaf, arg: Any) -> Any:
         number = float(arg)
         if not held(number, type):
             raise OverflowError
-        return same(number, arg)
+        return mean(number) if is_meant(arg) else number
     except (TypeError, ValueError, OverflowError):
         text, instead = f"takes {type}, got {shown(arg)}", f"wb.{type}(...)"
         if isinstance(arg, array):

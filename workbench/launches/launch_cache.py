@@ -19,10 +19,11 @@ from ..arrays.array import layout_number, memory_of
 from ..arrays.host_reads import sources_of
 from ..device import DeviceLike
 from ..kernels.lru import RecentlyUsed
+from ..kernels.ops.functions import is_meant, mean
 from ..kernels.parameter_types import IndexedArray
 from ..kernels.program import MOST_PLANS, Kernel, Program
 from ..kernels.types import Array, Composite, Scalar, Small, bool_
-from .arguments import exact_ints, held, is_one, same
+from .arguments import exact_ints, held, is_one
 from .command import Command
 from .plan import GridLike, Plan, PlannedLaunch
 
@@ -49,7 +50,7 @@ class VaryingArgument(NamedTuple):
             right = now.__class__ is Small and is_one(now, self.type) and not sources_of(now)
             return now.view(np.ndarray).copy() if right else None
         if now.__class__ is self.type.numpy.type:
-            return same(now.item(), now)
+            return mean(now.item()) if is_meant(now) else now.item()
         if now.__class__ is float:
             return now if self.type.kind == "f" and held(now, self.type) else None
         if now.__class__ is int and now in exact_ints(self.type):

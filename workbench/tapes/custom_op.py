@@ -276,10 +276,7 @@ def _plain(args: Sequence[object]) -> list[Any]:
 
 
 def _made(values: np.ndarray, beside: array) -> array:
-    """Values as a new array on the device of another. Raises LaunchError [custom-op] for what are no numbers."""
-    if values.dtype.kind not in "fiub":
-        text = f"a custom op returned what is no number (NumPy type {values.dtype})."
-        raise LaunchError(text, slug="custom-op", instead="return y   with a NumPy array, or several: return y, z")
+    """Values as a new array on the device of another."""
     made = new_array(values.shape, scalar_of(values.dtype), beside.device, zeroed=False)
     made.data[...] = on_device(made, values)
     return made

@@ -81,8 +81,9 @@ class HostSources:
         if memory.is_gradient:  # that a tape had published when it was read
             return True
         if not (memory.asked or memory in self.log.active):  # then a tape inside this one may have written it
-            run = self._tape().border.run
-            return bool(memory.origins) and any(r is not run and run.around(r) for _, r in memory.origins.met(span))
+            tape: Any = self._tape()
+            met = memory.origins.met(span) if memory.origins else ()
+            return any(run is not tape.border.run and tape.border.run.around(run) for _, run in met)
         for event in reversed(self.log.events[:at]):
             hit = [s for s in event.writes if s.overlaps(span) is not False]
             if hit and _writes_active(event):
@@ -217,7 +218,8 @@ class HostSources:
     def refuse(self, event: Event, space: Workspace) -> None:
         """Raise GradientError [host-values] if an event wrote values of the host and their adjoint is not zero.
 
-        What NumPy wrote that came from nowhere is a constant: there is no adjoint before it.
+        What NumPy wrote that came from nowhere is a constant: there is no adjoint before it. If it is only supposed
+        that values came from active memory, the event is entered in `suspects`.
         """
         dst = event.arrays[0]
         if dst.allocation not in space:
@@ -227,14 +229,9 @@ class HostSources:
             if not event.sources:
                 adjoint[...] = 0
             elif adjoint.any():
-                self.refuse_lost(event)
-
-    def refuse_lost(self, event: Event) -> None:
-        """Raise GradientError for a write that ends a gradient; enter it in `suspects` if that is only supposed."""
-        if event.sources and not isinstance(event.sources, Supposed):
-            raise self.lost(event)
-        if event.sources:
-            self.suspects[event] = None
+                if not isinstance(event.sources, Supposed):
+                    raise self.lost(event)
+                self.suspects[event] = None
 
     def warn(self) -> None:
         """Warn, at the user's lines, of writes where a gradient may silently have ended."""

@@ -154,10 +154,10 @@ class InnerBackward:
                 raise self._refused(
                     event, f"{name(x)}, which it reads, depends on this tape and is a constant to it", here
                 )
-        begun = self.tape.events[0].id
+        begun, written = self.tape.events[0].id, self.tape.log.written
         for other in self.outer.events:
-            if other.noted and other.id < event.id and other.writes[0].allocation in self.tape.log.written:
-                self.outer.host.refuse_lost(other)
+            if other.noted and other.sources and other.id < event.id and other.writes[0].allocation in written:
+                raise self.outer.host.lost(other)
             if begun < other.id < event.id and any(span.allocation in self.leaves for span in other.writes):
                 raise self._refused(event, f"{other.label!r} wrote to its leaves before its backward()")
 

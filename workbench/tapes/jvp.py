@@ -104,13 +104,9 @@ def _started(tape: Tape, tangents: Mapping[array, Any]) -> Workspace:
     """The workspace of one direction, before its walk."""
     space = Workspace()
     check_pairs("jvp(tape, tangents)", tangents, "direction", "jvp(tape, {x: v})")
-    for x in tangents:
-        check_direction(tape, x)
-    check_start(tape, *tangents)
+    check_directions(tape, *tangents)
     for x, v in tangents.items():
         add_seed(space, x, v) if isinstance(v, array) else add_numbers(space, x, v)
-    if not space:
-        raise GradientError("jvp() without a direction.", slug="no-seed", instead="jvp(tape, {x: v})")
     return space
 
 
@@ -128,15 +124,17 @@ def confirm_conventions(tape: Tape, ends: Iterable[array]) -> None:
     tape.conventions = {s: None for s in met if s.attr.sure or conventions.told(s) in arrived}
 
 
-def check_direction(tape: Tape, x: object) -> None:
-    """Raise GradientError for a direction of something that is no array, or on no active path."""
-    if not isinstance(x, array):
-        text = f"a direction belongs to an array, not to {type(x).__name__} {x!r}"[:120]
-        raise GradientError(text, slug="seed-type", instead="{x: v}, with the array x that the tape read")
-    if x.allocation not in tape.active:
-        text = f"{x.label} is on no active path of this tape."
-        instead = "x.requires_grad = True   before the tape records"
-        raise GradientError(text, slug="not-active", why="What its derivative needs was not kept.", instead=instead)
+def check_directions(tape: Tape, *arrays: array) -> None:
+    """Raise GradientError for a direction of no array, on no active path, and where all were overwritten unread."""
+    for x in arrays:
+        if not isinstance(x, array):
+            text = f"a direction belongs to an array, not to {type(x).__name__} {x!r}"[:120]
+            raise GradientError(text, slug="seed-type", instead="{x: v}, with the array x that the tape read")
+        if x.allocation not in tape.active:
+            text = f"{x.label} is on no active path of this tape."
+            instead = "x.requires_grad = True   before the tape records"
+            raise GradientError(text, slug="not-active", why="What its derivative needs was not kept.", instead=instead)
+    check_start(tape, *arrays)
 
 
 def add_numbers(space: Workspace, x: array, v: Any) -> None:

@@ -128,12 +128,10 @@ def check_seed(tape: Recording, a: object) -> None:
 
 def check_start(tape: Recording, *arrays: array) -> None:
     """Raise if the tape overwrote all of these before anything read them: by what they held nothing has a slope."""
-    if not any(is_read((e for e in tape.events if not e.kind.cuts), x.span) for x in arrays):
-        name = arrays[0].label
-        text = f"the tape overwrote {name} before anything read what it held when the tape started."
-        why = "The derivative by that is zero, whatever was computed later."
-        instead = f"tape.adjoint({name}) behind backward(loss), for the derivative by what it held at the end"
-        raise GradientError(text, slug="overwritten-start", why=why, instead=instead)
+    if arrays and not any(is_read((e for e in tape.events if not e.kind.cuts), x.span) for x in arrays):
+        text = f"the tape overwrote {arrays[0].label} before anything read what it held: by that, every slope is 0."
+        instead = f"tape.adjoint({arrays[0].label}) behind backward(loss): by what it held at the end"
+        raise GradientError(text, slug="overwritten-start", instead=instead)
 
 
 def as_read(tape: Recording, derivative: np.ndarray) -> np.ndarray:
