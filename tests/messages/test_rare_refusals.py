@@ -211,7 +211,7 @@ RUN_AGAIN = [
     ("dtype", lambda: wb.sparse.bsr_copy(identity(), scalar_type=F), "to other blocks", "bsr_from_triplets"),
     ("checkpoint-state", a_checkpointed(lambda k, x: None, 3.0), "state 0 is a float", "lies in arrays"),
     ("checkpoint-step", a_step_that_counts, "that of another program", "no list or counter"),
-    ("seed-untouched", a_tangent_of_another_array, "zero in silence", "{x: v}"),
+    ("seed-untouched", a_tangent_of_another_array, "neither read nor written", "reads or writes"),
     ("not-kept", lambda: a_product_of_second_order("needed"), "cannot be run again", 'wb.Tape(keep="all")'),
     ("race", copied_onto_one_number, "a matter of luck", "wb.copy(y, values)"),
 ]

@@ -26,7 +26,7 @@ from ..tapes.jvp import add_numbers, carry_tangents, check_directions, confirm_c
 from ..tapes.private_copies import InFloat64
 from ..tapes.publish import clear_published
 from ..tapes.reverse import walk
-from ..tapes.seeds import as_read, check_pairs, check_seed, check_tape
+from ..tapes.seeds import as_read, check_pairs, check_seed, check_start, check_tape
 from ..tapes.tape import Tape
 from . import sparsity as sparsity
 from .sweep import spread
@@ -77,8 +77,8 @@ def jacobian(
         raise ValueError('mode is "rows", "columns" or None')
     with allocation.LOCK, allocation.unrecorded():
         check_seed(tape, y)
-        check_directions(tape, x)
         _check_order(tape, y, x)
+        check_directions(tape, x)
         calls = [e.op for e in tape.events if e.kind.closed]
         opaque = any(call is None or call.op.push_rule(()) is None for call in calls)  # without tangents
     if sparse:

@@ -176,7 +176,8 @@ def is_read(later: Iterable[Event], span: Span) -> bool:
 def sure_writes(event: Event) -> list[Span]:
     """The written spans of which every byte is surely written, whatever the values are."""
     if event.command is None:
-        return list(event.writes) if event.kind.own else []
+        known = event.kind.own and not (event.kind.calls_back or event.kind.opaque)
+        return list(event.writes) if known else []
     plan, flat = event.command.plan, event.command.flat
     return [span_of(flat[k], box) for k, box in plan.stores]
 
