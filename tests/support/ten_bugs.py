@@ -353,7 +353,7 @@ def kink():
         s.end()
     tape.backward(s.loss)
     line = line_of(floor_contact, "wb.min")
-    return tape, Planted("kink", "#0 floor_contact", line, ("f[0]",), "rounding decides", 2, statement=line)
+    return tape, Planted("kink", "#0 floor_contact", line, ("f[0]",), "that of one side", 2, statement=line)
 
 
 def exploding():
