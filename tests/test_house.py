@@ -240,7 +240,6 @@ FOREIGN_DOORS = {
     "_ref": "Warp's array of which another is a view",
     "_wp_scalar_type_": "Warp's type of the components of a vector or matrix type, ...",
     "_shape_": "... and how many there are",
-    "_execution_engine": "... itself: its Python front takes a quarter of a small gradient's time",
     "_backward_hooks": "torch's hooks of a tensor, None or a dict",
     "_current_graph_task_id": "... which says whose backward is running",
     "_are_functorch_transforms_active": "... whether a transform of torch.func is",

@@ -103,9 +103,8 @@ class TorchOp(CustomOp):
                 adjoints = [torch.from_numpy(s).to(y).view(y.shape) for y, s in pairs]
                 ends, inputs = [y for y, _ in pairs], [tensors[k] for k in by]
                 slopes = map(torch.zeros_like, inputs)
-                if by and pairs:  # without the checks of torch.autograd.grad, a quarter of its time
-                    run = torch.autograd.Variable._execution_engine.run_backward  # type: ignore[attr-defined]
-                    slopes = run(tuple(ends), tuple(adjoints), True, False, tuple(inputs), True, accumulate_grad=False)
+                if by and pairs:
+                    slopes = torch.autograd.grad(ends, inputs, adjoints, True, allow_unused=True)
             except RuntimeError as error:
                 text = f"torch has no gradient of {event.label}: {error}"
                 raise GradientError(text, slug="custom-op", where=event.where) from error

@@ -16,7 +16,6 @@ from ..arrays import allocation as memory, capture_log
 from ..arrays.allocation import Allocation
 from ..arrays.array import array, new_array, on_device, read_values
 from ..arrays.host_copies import write_array
-from ..arrays.host_reads import origin_of_any
 from ..arrays.workspace import Shadow, Workspace, add_into, is_float_memory, shadow_view
 from ..device import on_host
 from ..errors import GradientError, LaunchError
@@ -160,12 +159,6 @@ class OpCall:
             tape.arrays[id(a)] = a
             if getattr(a.dtype, "scalar", self) is tape.scalars.get(a.allocation):
                 needed.followed[id(a)] = None
-        others = [a for a in self.args if not isinstance(a, array)]
-        if others and (sources := origin_of_any(others)):
-            tape.host.tell_around(self.outs, sources, event.where)
-            for a in self.outs:
-                if found := tape.host.behind(a, sources):
-                    tape.host.note(a, found, event.where)
 
     def on(self, copy: Callable[[array], array]) -> OpCall:
         """The same call on copies of its arrays."""
