@@ -95,8 +95,13 @@ def test_it_refuses_what_has_no_line():
         wb.launch(roots, 1, [x, out])
     with pytest.raises(wb.GradientError, match="not finite"):
         tape.trust(out, x)
+    with pytest.raises(wb.GradientError, match="neither read nor written"):
+        tape.trust(wb.zeros(1), x)
+    two = wb.zeros(2)
+    with tape:
+        wb.launch(roots, 1, [x, two])
     with pytest.raises(wb.GradientError, match="a loss is one number"):
-        tape.trust(wb.zeros(2), x)
+        tape.trust(two, x)
     with pytest.raises(wb.GradientError, match="no array of floats to move"):
         tape.trust(out, x[:0])
 

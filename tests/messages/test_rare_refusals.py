@@ -129,6 +129,13 @@ REFUSED = [
     ("replay-input", lambda: replayed(to=wb.ones(N)), "float32 of shape (4,)", "it takes float64"),
     ("no-seed", lambda: taped(seeded=False)[0].backward(), "Every gradient would be zero", "backward(loss)"),
     ("loss-shape", lambda: (lambda t, x, y: t.backward(y))(*taped()), "is float64 of shape (4,)", "grads={y: seed}"),
+    ("shape", lambda: wb.zeros(3.5), "3.5 is not a shape", "shape=(n, m)"),
+    ("shape", lambda: wb.zeros("3"), "'3' is not a shape", "shape=(n, m)"),
+    ("shape", lambda: wb.ones((2.0, 3)), "is not a shape", "shape=(n, m)"),
+    ("custom-op", lambda: wb.custom_op(lambda x: None)(leaf()), "returned None", "return y"),
+    ("custom-op", lambda: wb.custom_op(lambda x, k: x)(leaf(), k=2.0), "in order", "without names"),
+    ("numerics", lambda: wb.numerics.rfft(empty(0)), "with elements", ""),
+    ("seed-type", lambda: taped()[0].trust("loss"), "not to str", "without quotes"),
     ("record-func", lambda: recording(4, []), "a function first, not int", ""),
     ("record-func", lambda: recording(print, 4), "a list of arrays, not int", ""),
     ("record-func", lambda: recording(print, [4]), "takes arrays, not int", ""),
@@ -250,6 +257,9 @@ OF_OTHERS = [
     ),
     ("non-leaf", lambda torch: wb.from_torch(torch.ones(2, requires_grad=True) * 2), "no gradient", "t.detach()"),
     ("components", lambda torch: wb.from_torch(torch.ones(2, 2), dtype=wb.vec3), "they must be (3,)", ""),
+    ("layout", lambda torch: wb.array(torch.ones(2).to_sparse()), "has no plain memory", "t.to_dense()"),
+    ("layout", lambda torch: wb.interop.torch.function(square)(torch.ones(2).to_sparse()), "no plain memory", "dense"),
+    ("layout", lambda torch: wb.from_torch((torch.ones(2) * 1j).conj().imag), "only by a mark", "resolve_neg()"),
     ("moved", moved, "The launches read the old memory", "wb.from_torch(tensor), again"),
 ]
 

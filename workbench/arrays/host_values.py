@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from operator import index
 from typing import Any
 
 import numpy as np
@@ -19,7 +20,7 @@ def shape_of(shape: Any, size: int | None = None) -> tuple[int, ...]:
     if shape.__class__ is int and shape >= 0:
         return (shape,)
     try:
-        new = tuple(int(n) for n in shape) if isinstance(shape, (tuple, list, np.ndarray)) else (int(shape),)
+        new = tuple(map(index, shape)) if isinstance(shape, (tuple, list, np.ndarray)) else (index(shape),)
     except (TypeError, ValueError):
         raise LaunchError(f"{shape!r} is not a shape", slug="shape", instead="shape=(n, m)") from None
     if size is not None and new.count(-1) == 1:

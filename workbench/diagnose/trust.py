@@ -30,7 +30,7 @@ from ..tapes.events import Event
 from ..tapes.jvp import carry_tangents, check_directions, shadow_of
 from ..tapes.private_copies import leaves
 from ..tapes.replay import keep_all
-from ..tapes.seeds import check_tape, seeds_of
+from ..tapes.seeds import check_seed, check_tape, seeds_of
 from ..tapes.tape import Tape
 from .loop_turns import Loops, first_count
 from .probe import Decision, LossSample, Probe
@@ -207,6 +207,7 @@ def trust(
     ('jump', 0.05, 4, (0,))
     """
     check_tape("tape.trust(loss, x)", tape, loss)
+    check_seed(tape, loss)
     if loss.data.size != 1:
         text = f"trust() of {loss.label} of shape {loss.shape}; a loss is one number."
         raise GradientError(text, slug="loss-shape", instead="a kernel that adds up by wb.atomic_add")

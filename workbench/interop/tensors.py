@@ -331,10 +331,18 @@ def _follow(device: Device) -> None:
         let_follow(device)
 
 
+def _check_layout(t: torch.Tensor) -> None:
+    """Raise LaunchError [layout] for a tensor whose elements do not lie in memory as they are."""
+    if t.layout is not torch.strided:
+        raise LaunchError(f"a tensor with layout {t.layout} has no plain memory", slug="layout", instead="t.to_dense()")
+    if t.is_conj() or t.is_neg():
+        text = "a tensor that torch has conjugated or negated only by a mark has other numbers in memory"
+        raise LaunchError(text, slug="layout", instead="t.resolve_conj().resolve_neg()")
+
+
 def span_of(t: torch.Tensor) -> Span:
     """The bytes of a tensor, in the allocation that is its storage."""
-    if t.layout is not torch.strided or t.is_conj() or t.is_neg():
-        raise LaunchError(f"a tensor with layout {t.layout} has no plain memory", slug="layout", instead="t.to_dense()")
+    _check_layout(t)
     device, size = device_from_torch(t.device), t.element_size()
     _follow(device)
     if device.is_cpu:
@@ -365,6 +373,7 @@ def shaped_tensor(t: torch.Tensor, span: Span, element: Type) -> array:
 
 def straight(t: torch.Tensor, want: Array) -> array:
     """A tensor passed straight to a launch as `want`: the same array for one tensor while somebody holds it."""
+    _check_layout(t)
     fits = getattr(want.dtype, "scalar", None) is _SCALARS.get(t.dtype)
     inner = getattr(want.dtype, "shape", ())
     fits = fits and t.ndim >= len(inner) and tuple(t.shape[t.ndim - len(inner) :]) == inner

@@ -68,8 +68,8 @@ class TorchOp(CustomOp):
                 a.name = a.name or name
         return self._own[1]
 
-    def __call__(self, *args: object) -> Any:
-        return super().__call__(*args, *self._arrays())
+    def __call__(self, *args: object, **named: object) -> Any:
+        return super().__call__(*args, *self._arrays(), **named)
 
     def evaluate(self, args: Sequence[object], tape: Recording | None) -> tuple[Any, Pull | None]:
         first, follow = len(args) - len(self.parameters), tape is not None

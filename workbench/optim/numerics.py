@@ -184,7 +184,7 @@ def _transformed(name: str, z: array, axis: int, inverse: bool) -> array:
 
 
 def _check_pairs(name: str, z: array) -> None:
-    _check(name, _floats(z, 2) and z.shape[-1] == 2, "pairs of float32 or float64 along the last axis", z)
+    _check(name, _floats(z, 2) and z.shape[-1] == 2, "pairs of float32 or float64 along the last axis, at least one", z)
 
 
 def _part(axis: int, start: int, end: int) -> tuple[slice, ...]:
@@ -221,7 +221,7 @@ def rfft(a: array, axis: int = -1) -> array:
     >>> wb.numerics.rfft(wb.array([1.0, 2.0, 3.0, 2.0])).numpy().tolist()
     [[8.0, 0.0], [-2.0, 0.0], [0.0, 0.0]]
     """
-    _check("rfft", _floats(a), "an array of float32 or float64", a)
+    _check("rfft", _floats(a), "an array of float32 or float64, with elements", a)
     axis, z = _axis("rfft", axis, a.ndim), zeros((*a.shape, 2), a.dtype, a.device).zero_()  # recorded, as no leaf
     copy(z[..., 0], a)
     return _transformed("rfft", z, axis, False)[_part(axis, 0, a.shape[axis] // 2 + 1)].contiguous()
@@ -286,7 +286,9 @@ _factored = CustomOp(lambda A: np.linalg.cholesky((A + _turned(A)) / 2), "choles
 
 
 def _check_square(name: str, A: array) -> None:
-    _check(name, _floats(A, 2) and A.shape[-1] == A.shape[-2], "float32 or float64 of shape (..., n, n)", A)
+    _check(
+        name, _floats(A, 2) and A.shape[-1] == A.shape[-2], "float32 or float64 of shape (..., n, n), with elements", A
+    )
 
 
 def _dense(name: str, op: CustomOp, A: array, *b: array) -> array:

@@ -82,7 +82,10 @@ class CustomOp:
         """The results for these arguments, and where `tape` follows them the vjp of this call, if not the op's rule."""
         return self.forward(*_plain(args)), None
 
-    def __call__(self, *args: object) -> Any:
+    def __call__(self, *args: object, **named: object) -> Any:
+        if named:
+            text = f"{self.__name__}() takes its arguments in order."
+            raise LaunchError(text, slug="custom-op", instead=f"{self.__name__}(x, value), without names")
         ins = [a for a in args if isinstance(a, array)]
         if not ins:
             text = f"{self.__name__}(...) without an array."
@@ -93,7 +96,7 @@ class CustomOp:
             with memory.unrecorded(), capture_log.paused(), capture_log.following(None):
                 follow = tape if tape is not None and tape.follows(ins) else None
                 given, pull = self.evaluate(args, follow)
-                outs = [_made(np.atleast_1d(v), ins[0]) for v in listed(given)]
+                outs = [_made(self.__name__, v, ins[0]) for v in listed(given)]
             call = OpCall(self, args, ins, outs, pull)
             if (notes := capture_log.active_capture()) is not None:
                 call.repeat(notes, follow)
@@ -268,9 +271,15 @@ def _plain(args: Sequence[object]) -> list[Any]:
     return [np.array(read_values(a)) if isinstance(a, array) else a for a in args]
 
 
-def _made(values: np.ndarray, beside: array) -> array:
-    """Values as a new array on the device of another."""
-    made = new_array(values.shape, scalar_of(values.dtype), beside.device, zeroed=False)
+def _made(name: str, given: object, beside: array) -> array:
+    """What an op returned as a new array on the device of another. Raises LaunchError [custom-op] for what is none."""
+    values = np.atleast_1d(given)
+    try:
+        dtype = scalar_of(values.dtype)
+    except TypeError:
+        text, instead = f"{name}() returned {given!r}"[:120], "return y   with a NumPy array y, or a tuple of them"
+        raise LaunchError(text, slug="custom-op", instead=instead) from None
+    made = new_array(values.shape, dtype, beside.device, zeroed=False)
     made.data[...] = on_device(made, values)
     return made
 
