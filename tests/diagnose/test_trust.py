@@ -298,3 +298,23 @@ def test_the_turns_of_a_while_are_counted_as_far_as_their_precision_goes():
     found = wb.trust(many(quivering, 1), np.array([0.31], np.float32))
     assert found.kind == "chaos" and "while t < 50.0:" in found.line.text
     assert abs(math.log(found.growth) / (math.log(found.slope) / 1667) - 1) < 0.2
+
+
+def test_ties_that_two_launches_take_to_different_sides_are_no_gradient_to_follow():
+    @wb.kernel
+    def above(x: wb.array[wb.float64], out: wb.array[wb.float64]):
+        wb.atomic_add(out, 0, wb.max(x[wb.tid()], 0.0))
+
+    @wb.kernel
+    def below(x: wb.array[wb.float64], out: wb.array[wb.float64]):
+        wb.atomic_add(out, 0, wb.min(x[wb.tid()], 0.0))
+
+    for start, kind in ((0.0, "mismatch"), (0.5, "smooth")):
+        x = wb.array([start], dtype=wb.float64, requires_grad=True)
+        out = wb.zeros(1, dtype=wb.float64)
+        with wb.Tape(keep="all") as tape:
+            wb.launch(above, 1, [x, out])
+            wb.launch(below, 1, [x, out])
+        found = tape.trust(out, x)
+        assert found.kind == kind and bool(found) is (kind == "smooth")
+        assert ("at no step length" in found.sentence) is (kind == "mismatch")

@@ -62,6 +62,7 @@ REMEDIES = {
     "chaos": "a shorter horizon, several shooting intervals, or a loss averaged over many starts (notebook 18, part 3)",
     "flat": "a start outside of the flat part, other units, or a loss that does not saturate (notebook 18, part 4)",
     "noise": "float64, or a loss without large terms that cancel",
+    "mismatch": "tape.diagnose(), which names ties and rules of yours, and wb.gradcheck(tape)",
     "ill-posed": "fewer parameters, more data, or a penalty on that combination",
 }
 
@@ -70,7 +71,9 @@ REMEDIES = {
 class Trust:
     """The answer of `tape.trust`: how far a gradient can be followed.
 
-    kind         "smooth", "kink", "jump", "chaos", "flat", "noise" or "ill-posed".
+    kind         "smooth", "kink", "jump", "chaos", "flat", "noise", "ill-posed"; "mismatch" where no step, however
+                 short, changes the loss as the gradient says: two launches take a tie to different sides, or a rule of
+                 the user's own is wrong.
     radius       the longest step along the gradient (Euclidean, in the units of x) up to which the loss is within 10 %
                  of the linear prediction, both ways; infinity where it always was.
     slope        the derivative of the loss along the gradient: its length.
@@ -127,6 +130,8 @@ class Trust:
             good = f"good {far}" if self.slope else "zero: nothing changes in first order"
             return f"exact, and {good}.{sideways}"
         helps = f"{sideways} What helps: {REMEDIES[self.kind]}."
+        if self.kind == "mismatch":
+            return f"at no step length does the loss change as this gradient says.{helps}"
         if self.kind in ("flat", "noise"):
             return f"exact, and of no use: {self._what()}.{helps}"
         then = "but blind to" if self.kind == "ill-posed" else "then"
@@ -324,6 +329,8 @@ class _Search:
         for look in (self._chaos, self._decision, self._flat, self._noisy, self._unseen):
             if look(made, beyond, side):
                 break
+        if made.kind == "smooth" and self.slope and not radius:
+            made.kind = "mismatch"
         if made.kind in ("smooth", "kink", "jump"):
             self._sideways(made)
         made.samples, made.replays = self._samples(), self.runs
