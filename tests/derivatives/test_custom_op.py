@@ -463,3 +463,18 @@ def test_an_op_that_returns_whole_numbers_needs_no_rules():
 def picked(x: wb.array(dtype=F), at: wb.array(dtype=int), y: wb.array(dtype=F)):
     i = wb.tid()
     y[i] = x[at[i]]
+
+
+def test_a_tangent_of_float16_is_refused_by_second_derivatives():
+    @wb.custom_op
+    def square(x):
+        return x * x
+
+    square.vjp(lambda x, y, adj: 2 * x * adj)
+    square.tangent(lambda x, y, dx: wb.clone(dx))
+    x = wb.array([0.5], dtype=wb.float16, requires_grad=True)
+    with wb.Tape(keep="all") as tape:
+        y = square(x)
+    with pytest.raises(wb.GradientError, match="square takes or returns a float16") as refused:
+        wb.hvp(tape, y, {x: np.ones(1, np.float32)})
+    assert refused.value.slug == "hvp-half" and "test_custom_op.py" in str(refused.value)

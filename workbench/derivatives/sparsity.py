@@ -83,8 +83,7 @@ class _Pattern:
         self.met: list[Line] | None = None  # what threads loaded that are not linear, where that is wanted
 
     def follow(self, x: array) -> None:
-        own = self.lines_of(x.allocation)
-        for k, place in enumerate(words_of(x.span, self.word(x.allocation))):
+        for k, (own, place) in enumerate(self.numbers([x])):
             own[place] = joined(own[place], line([k]))
         passing(self.tape, self.event)
 
@@ -93,6 +92,11 @@ class _Pattern:
         if scalar is None or not hasattr(scalar, "itemsize"):
             raise _refused("memory of structs has no numbers in a row", None)
         return scalar.itemsize
+
+    def numbers(self, arrays: Iterable[array]) -> list[tuple[list[Line], int]]:
+        """Per number of those on active paths the sets of its memory, and its place in them."""
+        live = [(a, self.lines_of(a.allocation)) for a in arrays if a.allocation in self.tape.active]
+        return [(own, k) for a, own in live for k in words_of(a.span, self.word(a.allocation))]
 
     def lines_of(self, a: Allocation) -> list[Line]:
         found = self.lines.get(a)
@@ -107,21 +111,23 @@ class _Pattern:
             _Launch(self, event).run()
 
     def host(self, event: Event) -> None:
-        if not event.kind.repeatable:
+        """All that a custom op returns may depend on all that it reads."""
+        op, source = event.op, event.source
+        if op is None and not event.kind.repeatable:
             raise _refused(f"nothing is known of {event.label!r}", event)
-        target = event.arrays[0]
-        if target.allocation not in self.tape.active or event.kind.cuts:
+        if event.kind.cuts:
             return
-        places = words_of(target.span, self.word(target.allocation))
-        source = event.source
-        if source is None or source.allocation not in self.tape.active:
-            values = [NOTHING] * len(places)
-        else:
-            own = self.lines_of(source.allocation)
-            values = [own[k] for k in words_of(source.span, self.word(source.allocation))]
-        lines = self.lines_of(target.allocation)
-        for place, value in zip(places, values, strict=True):
-            lines[place] = value
+        written = self.numbers(event.arrays[:1] if op is None else op.outs)
+        values = [own[k] for own, k in self.numbers(op.ins if op is not None else [] if source is None else [source])]
+        if op is not None:
+            read: Line = {}
+            for value in values:
+                join(read, value)
+            values = [read] * len(written)
+            if self.met is not None:
+                self.met.append(read)
+        for (own, place), value in zip(written, values or [NOTHING] * len(written)):
+            own[place] = value
 
 
 class _Launch:

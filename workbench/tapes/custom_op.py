@@ -15,10 +15,11 @@ import numpy as np
 from ..arrays import allocation as memory, capture_log
 from ..arrays.allocation import Allocation
 from ..arrays.array import array, new_array, on_device, read_values
+from ..arrays.dtypes import is_half
 from ..arrays.host_copies import write_array
 from ..arrays.workspace import Shadow, Workspace, add_into, is_float_memory, shadow_view
 from ..device import on_host
-from ..errors import GradientError, LaunchError
+from ..errors import GradientError, LaunchError, Where
 from ..kernels.types import scalar_of
 from .events import Event, clock
 from .jvp import components, shadow_of, value_of
@@ -27,7 +28,6 @@ from .recording import Recording
 from .reverse import late
 
 Rule = Callable[..., Any]
-Pull = Callable[[Event, Sequence[Any], Sequence[bool]], Sequence[Any]]  # by adjoints of results, for wanted arrays
 Memories = Mapping[Allocation, Shadow]  # copies of what memory held
 
 
@@ -78,9 +78,14 @@ class CustomOp:
 
         return of_numbers
 
-    def evaluate(self, args: Sequence[object], tape: Recording | None) -> tuple[Any, Pull | None]:
-        """The results for these arguments, and where `tape` follows them the vjp of this call, if not the op's rule."""
+    def evaluate(self, args: Sequence[object], tape: Recording | None) -> tuple[Any, Any]:
+        """The results, and where `tape` follows them an object with `pull` and `push` if the call has its own rules."""
         return self.forward(*_plain(args)), None
+
+    def carry(self, call: OpCall, tangents: Sequence[array], where: Where | None) -> list[Any]:
+        """The tangents of a call's results by those of its arrays, all arrays: by the rule of `tangent`."""
+        assert self.along is not None
+        return listed(self.along(*call.args, *call.outs, *tangents))
 
     def __call__(self, *args: object, **named: object) -> Any:
         if named:
@@ -95,9 +100,9 @@ class CustomOp:
             # what a replay calls again need not be what it was
             with memory.unrecorded(), capture_log.paused(), capture_log.following(None):
                 follow = tape if tape is not None and tape.follows(ins) else None
-                given, pull = self.evaluate(args, follow)
+                given, rules = self.evaluate(args, follow)
                 outs = [_made(self.__name__, v, ins[0]) for v in listed(given)]
-            call = OpCall(self, args, ins, outs, pull)
+            call = OpCall(self, args, ins, outs, rules)
             if (notes := capture_log.active_capture()) is not None:
                 call.repeat(notes, follow)
             if tape is not None:
@@ -110,10 +115,8 @@ class CustomOp:
 class OpCall:
     """One call of a custom op under a tape."""
 
-    def __init__(
-        self, op: CustomOp, args: tuple[object, ...], ins: list[array], outs: list[array], pull: Pull | None = None
-    ):
-        self.op, self.args, self.ins, self.outs, self.pull = op, args, ins, outs, pull
+    def __init__(self, op: CustomOp, args: tuple[object, ...], ins: list[array], outs: list[array], rules: Any = None):
+        self.op, self.args, self.ins, self.outs, self.rules = op, args, ins, outs, rules
         self.followed: set[Allocation] = set()  # memory on an active path when it was recorded
 
     def repeat(self, notes: capture_log.CaptureRecorder, follow: Recording | None) -> None:
@@ -172,7 +175,7 @@ class OpCall:
         """Call the function again, and write what it returns to `outs`: recorded where a tape is open, if so asked."""
         tape = memory.recorder() if record else None
         with memory.unrecorded():
-            found, self.pull = self.op.evaluate(self.args, tape if tape and tape.follows(self.ins) else follow)
+            found, self.rules = self.op.evaluate(self.args, tape if tape and tape.follows(self.ins) else follow)
         if tape is not None:
             self.record(tape)
         values = [np.atleast_1d(v) for v in listed(found)]
@@ -184,12 +187,20 @@ class OpCall:
             a.allocation.about_to_write(a.span, self.op.__name__, None, tape)
             a.data[...] = on_device(a, v)
 
-    def carry(self, moved: OpCall) -> None:
-        """Write the tangents of the results by those of the arrays: `moved` is the call with these in their place."""
-        assert self.op.along is not None
-        found = listed(self.op.along(*self.args, *self.outs, *moved.ins))
-        for a, t in zip(moved.outs, found, strict=True):
-            if t is not None:
+    def carry(self, moved: OpCall, left: Sequence[np.ndarray], where: Where | None) -> None:
+        """Write the tangents of the results by those of the arrays: `moved` is the call with these in their place.
+
+        `left` is what the recorded call returned. Raises GradientError [custom-op] where it is another now, [hvp-half].
+        """
+        if any(is_half(a.dtype) for a in (*self.ins, *self.outs)):
+            text = f"{self.op.__name__} takes or returns a float16, whose tangent is wider than it."
+            raise GradientError(text, slug="hvp-half", where=where, instead="wb.array(values, dtype=float)")
+        for a, v in zip(self.outs, left, strict=True):
+            if not np.allclose(read_values(a), v, 1e-4, 1e-6 * np.abs(v).max(initial=0), equal_nan=True):
+                text = f"{self.op.__name__} returned something else when it ran again."
+                raise GradientError(text, slug="custom-op", where=where, instead="a function of its arguments alone")
+        for a, t in zip(moved.outs, self.op.carry(self, moved.ins, where), strict=True):
+            if t is not None and is_float_memory(a):
                 write_array("copy", a, t)
 
     def pull_back(self, tape: Recording, event: Event, space: Workspace, after: Memories) -> None:
@@ -205,8 +216,8 @@ class OpCall:
                 g[...] = 0
             if not event.followed:
                 return [None] * len(self.ins)
-            if self.pull is not None:
-                return self.pull(event, seeds, [a.allocation in self.followed for a in self.ins])
+            if self.rules is not None:
+                return self.rules.pull(event, seeds, [a.allocation in self.followed for a in self.ins])
             return self._called(event, self.op.pull, "vjp", after, seeds, self.ins)
 
         def add(found: Sequence[Any]) -> None:
@@ -235,7 +246,8 @@ class OpCall:
         known = {id(a) for a in moved}
         tangents = [value_of(a, space) if id(a) in known else np.zeros((*a.shape, *components(a))) for a in self.ins]
         rule = self.op.push_rule([getattr(a, "dtype", None) for a in (*self.args, *self.outs, *self.ins)])
-        found = self._called(event, rule, "jvp", after, tangents, self.outs)
+        own = self.rules
+        found = own.push(event, tangents) if own else self._called(event, rule, "jvp", after, tangents, self.outs)
         for a, t in zip(self.outs, found, strict=True):
             if is_float_memory(a):
                 view = shadow_of(a, space)

@@ -18,7 +18,7 @@ from ..arrays.allocation import Allocation, allocate, host_write
 from ..arrays.array import array, array_on, read_values
 from ..arrays.host_copies import write_array
 from ..arrays.span import Span
-from ..arrays.workspace import Shadow, Workspace, add_into, leaves as leaves
+from ..arrays.workspace import Shadow, Workspace, add_into, gradient_dtype, leaves as leaves
 from ..device import on_host, xp
 from ..errors import GradientError, Where
 from ..kernels.ir import Function
@@ -355,7 +355,8 @@ class InFloat64(Rerun):
         super().behind(event)
         if event.op is not None and event.followed:
             there, moved = event.op.on(self.twins.of), event.op.on(self.moved.of)
-            self.steps.append(lambda _: there.carry(moved))
+            left = [read_values(a).copy() for a in event.op.outs]
+            self.steps.append(lambda _: there.carry(moved, left, event.where))
         if event.command is not None or event.op is not None or not event.kind.own:
             return
         dst, src = leaves(event.arrays[0]), leaves(event.arrays[-1])
@@ -371,7 +372,7 @@ class InFloat64(Rerun):
             add_into(moved.data, xp(x.device).asarray(v), moved.span)
             self.twins.of(x).requires_grad = True
         end, seeds = self.moved.of(loss), Workspace()
-        seeds[end.allocation].view(end.span, end.data.dtype)[...] = 1
+        seeds[end.allocation].view(end.span, gradient_dtype(end))[...] = 1
         space = self._pulled(seeds)
         return {x: value_of(self.twins.of(x), space) for x in tangents}
 

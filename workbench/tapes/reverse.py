@@ -70,7 +70,7 @@ def walk(
     retained: dict[Span, Any] = {}
     try:
         for event in reversed(tape.events):
-            after = extremal_memory(event) if event.op is None or event.op.pull is None else {}
+            after = extremal_memory(event) if event.op is None or event.op.rules is None else {}
             if event.loop is not None:  # it comes back to where it began by itself
                 remember(event.writes, undone)
             elif rewinds:
