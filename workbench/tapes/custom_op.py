@@ -283,8 +283,8 @@ def _plain(args: Sequence[object]) -> list[Any]:
     return [np.array(read_values(a)) if isinstance(a, array) else a for a in args]
 
 
-def _made(name: str, given: object, beside: array) -> array:
-    """What an op returned as a new array on the device of another. Raises LaunchError [custom-op] for what is none."""
+def _made(name: str, given: Any, beside: array) -> array:
+    """A new array beside another, of values that an op returned. Raises LaunchError [custom-op] for what are none."""
     values = np.atleast_1d(given)
     try:
         dtype = scalar_of(values.dtype)
