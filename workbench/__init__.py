@@ -166,8 +166,8 @@ for _room, _names in {
     "geometry.mesh": "Mesh mesh_get mesh_get_bvh mesh_get_group_root mesh_get_index mesh_get_point mesh_get_velocity "
     "mesh_eval_position mesh_eval_velocity mesh_eval_face_normal",
     "geometry.point_queries": "MeshQueryPoint mesh_query_point mesh_query_point_no_sign mesh_query_point_sign_normal "
-    "mesh_query_point_sign_parity mesh_query_point_sign_winding_number mesh_query_furthest_point_no_sign "
-    "MeshQueryRay mesh_query_ray mesh_query_ray_anyhit mesh_query_ray_count_intersections",
+    "mesh_query_point_sign_parity mesh_query_point_sign_winding_number mesh_query_furthest_point_no_sign",
+    "geometry.ray_queries": "MeshQueryRay mesh_query_ray mesh_query_ray_anyhit mesh_query_ray_count_intersections",
     "geometry.box_queries": "Bvh BvhQuery bvh_get_group_root MeshQuery MeshQueryAABB bvh_query_aabb bvh_query_ray "
     "bvh_query_capsule bvh_query_sphere bvh_query_next mesh_query_aabb mesh_query_sphere mesh_query_next "
     "mesh_query_aabb_next BvhQueryTiled MeshQueryAABBTiled tile_query_valid tile_bvh_query_aabb "
