@@ -3,7 +3,8 @@
     python -m tests.benchmarks.bridges [--steps 200] [--rounds 9]
 
 The policy is 4 - 64 - 64 - 1 in float32, the world a cart with a pole for each of 32 environments. On the tape every
-step is a custom op (the network and its gradient by torch) and a launch; torch alone steps the same equations.
+step is a custom op (the network and its gradient by torch) and a launch, recorded anew each time or, in the row of
+`wb.jit`, replayed; torch alone steps the same equations.
 """
 
 from __future__ import annotations
@@ -49,14 +50,17 @@ class Bridged:
         self.policy = wb.interop.torch.op(self.net, "policy")
 
     def forward(self) -> None:
-        with wb.Tape() as self.tape:
-            s = self.start
+        self.tape = wb.Tape()
+        self.loss = self.rollout(self.tape, self.start)
+
+    def rollout(self, tape: wb.Tape, s: wb.array) -> wb.array:
+        with tape:
             for _ in range(self.steps):
                 new = wb.zeros_like(s)
                 wb.launch(cart, ENVIRONMENTS, [s, self.policy(s), new])
                 s = new
             flat = s.flatten()
-            self.loss = wb.utils.array_inner(flat, flat, out=wb.zeros(1))
+            return wb.utils.array_inner(flat, flat, out=wb.zeros(1))
 
     def backward(self) -> None:
         self.net.zero_grad()
@@ -65,6 +69,29 @@ class Bridged:
 
     def gradient(self) -> np.ndarray:
         return self.net[0].weight.grad.numpy()
+
+
+class Jitted(Bridged):
+    """The rollout and its walk as one function of `wb.jit`."""
+
+    def __init__(self, steps: int):
+        super().__init__(steps)
+
+        @wb.jit
+        def turn(start: wb.array) -> wb.array:
+            tape = wb.Tape()
+            loss = self.rollout(tape, start)
+            tape.backward(loss)
+            return loss
+
+        self.turn = turn
+
+    def forward(self) -> None:
+        self.net.zero_grad()
+        self.turn(self.start)
+
+    def backward(self) -> None:
+        """Done by `forward`."""
 
 
 class ByHand(Bridged):
@@ -126,15 +153,16 @@ def main() -> None:
     parser.add_argument("--rounds", type=int, default=9)
     given = parser.parse_args()
     torch.set_num_threads(1)
-    runs = {"op": Bridged(given.steps), "custom_op": ByHand(given.steps), "torch": Alone(given.steps)}
+    kinds = {"op": Bridged, "custom_op": ByHand, "jit": Jitted, "torch": Alone}
+    runs: dict[str, Any] = {name: kind(given.steps) for name, kind in kinds.items()}
     for run in runs.values():
         run.forward()
         run.backward()
     theirs = runs["torch"].gradient()
-    for name in ("op", "custom_op"):
+    for name in ("op", "custom_op", "jit"):
         assert np.allclose(runs[name].gradient(), theirs, 1e-2, 1e-4 * abs(theirs).max())
     calls = {(what, who): getattr(run, what) for what in ("forward", "backward") for who, run in runs.items()}
-    times = interleaved(calls, given.rounds, 1, warm_up=2)
+    times = interleaved(calls, given.rounds, 1, warm_up=4)
     for who in runs:
         times["both", who] = [a + b for a, b in zip(times["forward", who], times["backward", who], strict=True)]
     print(heading(f"{given.steps} steps with a torch policy"))
@@ -143,6 +171,8 @@ def main() -> None:
         other, *ours = (times[what, who] for who in ("torch", "op", "custom_op"))
         cells = [f"{1e3 * statistics.median(t):.1f} | {ratio(t, other):.2f}" for t in ours]
         print(f"| {what} | {1e3 * statistics.median(other):.1f} | {' | '.join(cells)} |")
+    took = times["both", "jit"]
+    print(f"\nAs a function of `wb.jit`, both: {1e3 * statistics.median(took):.1f} ms, {ratio(took, other):.2f}.")
 
 
 if __name__ == "__main__":

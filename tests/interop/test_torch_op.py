@@ -347,6 +347,39 @@ def test_frozen_parameters_have_no_gradient():
     np.testing.assert_allclose(s.grad.numpy(), want[1], rtol=1e-11)
 
 
+@pytest.mark.parametrize("change", ["step", "freeze", "thaw", "move"])
+def test_replays_of_a_capture_follow_what_was_done_to_parameters(change):
+    net = network()
+    weight, policy = net[0].weight, wb.interop.torch.op(net)
+    weight.requires_grad_(change != "thaw")
+    with wb.capture() as graph:
+        tape, s, loss = rollout(policy)
+        tape.backward(loss)
+    for _ in range(2):
+        s.grad.zero_()
+        net.zero_grad()
+        graph.replay()
+    if change == "step":
+        torch.optim.SGD(net.parameters(), 0.1).step()
+    elif change == "move":
+        weight.data = 1.5 * weight.data
+    weight.requires_grad_(change != "freeze")
+    s.grad.zero_()
+    loss.zero_()
+    net.zero_grad()
+    if change in ("thaw", "move"):
+        with pytest.raises(wb.GradientError):
+            graph.replay()
+        return
+    graph.replay()
+    found = [None if p.grad is None else p.grad.numpy().copy() for p in net.parameters()]
+    weight.requires_grad_(True)
+    _, by_start, by_params = alone(net)
+    np.testing.assert_allclose(s.grad.numpy(), by_start, rtol=1e-11)
+    for g, want in list(zip(found, by_params, strict=True))[change == "freeze" :]:
+        np.testing.assert_allclose(g, want, rtol=1e-11, atol=1e-13)
+
+
 @pytest.mark.parametrize(
     "function",
     [

@@ -245,5 +245,5 @@ def test_steps_with_cleared_buffers_are_one_native_call():
             wb.launch(square, 2, inputs=[x, y])
             wb.launch(total, 2, inputs=[y, loss])
         tape.backward(loss)
-    runs = [run.__qualname__ for run in graph.graph._segments]
+    runs = [getattr(run, "__qualname__", "") for run in graph.graph._segments]
     assert sum("_native" in run for run in runs) < 5

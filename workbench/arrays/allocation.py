@@ -450,7 +450,7 @@ def _allocated(kind: type[A], nbytes: int, device: Device | str | None, zeroed: 
         notes.made.add(made)
         notes.cleared.add(made)
         if zeroed:
-            notes.steps.append(capture_log.step(lambda: raw.fill(0), capture_log.gpu_of(raw)))
+            notes.steps.append(capture_log.clearing(raw))
     return made
 
 

@@ -12,6 +12,7 @@ import numpy as np
 import torch
 
 from ..arrays.array import array
+from ..arrays.workspace import is_float_memory
 from ..errors import GradientError, LaunchError, Where
 from ..kernels.types import Array
 from ..tapes.custom_op import CustomOp, OpCall, listed
@@ -73,15 +74,38 @@ class TorchOp(CustomOp):
         return super().__call__(*args, *self._arrays(), **named)
 
     def evaluate(self, args: Sequence[object], tape: Recording | None) -> tuple[Any, Any]:
+        with torch.inference_mode(False):
+            return self._evaluate(args, self._tensors(args, tape), tape is not None)
+
+    def again(self, call: OpCall, tape: Recording | None) -> Callable[[], tuple[Any, Any]]:
+        """As `CustomOp.again`: leaves on the memory of arrays serve every time, while nothing else has changed."""
+        if tape is None or not all(is_float_memory(a) and a.device.is_cpu for a in call.ins):
+            return super().again(call, tape)
+        known: list[Any] = [None, []]
+
+        def evaluate() -> tuple[Any, Any]:
+            state = [(p.requires_grad, not p._backward_hooks) for p in self.parameters.values()]
+            with torch.inference_mode(False):
+                if known[0] != state:
+                    known[:] = state, self._tensors(call.args, tape)
+                return self._evaluate(call.args, known[1], True)
+
+        return evaluate
+
+    def _tensors(self, args: Sequence[object], tape: Recording | None) -> list[Any]:
+        """The arguments as torch gets them."""
         first, follow = len(args) - len(self.parameters), tape is not None
-        with torch.inference_mode(False), torch.set_grad_enabled(follow):
-            given = [_given(a, follow) for a in args[:first]]
-            for a, own, p in zip(args[first:], self._own[1], self.parameters.values(), strict=True):
-                frozen = not p.requires_grad and tape is not None and tape.follows([own])
-                hooks = follow and p._backward_hooks  # torch would call them at each event
-                given.append(_given(a, follow) if a is not own or frozen or hooks else p)
-            tensors = [t for t, a in zip(given, args, strict=True) if isinstance(a, array)]
-            stamps = [t._version for t in tensors]
+        given = [_given(a, follow) for a in args[:first]]
+        for a, own, p in zip(args[first:], self._own[1], self.parameters.values(), strict=True):
+            frozen = not p.requires_grad and tape is not None and tape.follows([own])
+            hooks = follow and p._backward_hooks  # torch would call them at each event
+            given.append(_given(a, follow) if a is not own or frozen or hooks else p)
+        return given
+
+    def _evaluate(self, args: Sequence[object], given: list[Any], follow: bool) -> tuple[Any, Any]:
+        tensors = [t for t, a in zip(given, args, strict=True) if isinstance(a, array)]
+        stamps = [t._version for t in tensors]
+        with torch.set_grad_enabled(follow):
             made = self._run(given)
         results = listed(made)
         self._check(results, tensors, [t._version for t in tensors] != stamps)
@@ -144,7 +168,7 @@ class _Graph:
         """The gradient of each wanted tensor, by the adjoints of the results."""
         by = [k for k, want in enumerate(wanted) if want and self.tensors[k].requires_grad]
         pairs = [(y, s) for y, s in zip(self.results, seeds, strict=True) if s is not None and s.any()]
-        adjoints = [torch.from_numpy(s).to(y).view(y.shape) for y, s in pairs]
+        adjoints = [_shaped(torch.from_numpy(s).to(y), y) for y, s in pairs]
         slopes = self._grad(event.where, [y for y, _ in pairs], [self.tensors[k] for k in by], adjoints)
         known = dict(zip(by, slopes, strict=True))
         return [None if (g := known.get(k)) is None else g.cpu().numpy() for k in range(len(self.tensors))]
@@ -185,7 +209,7 @@ class _Graph:
         if self.places != [t.data_ptr() for t in self.tensors]:
             text = f"a parameter of {self.name} was given other memory since (`t.data = ...`, `net.float()`)."
             slug, instead = "moved", "tape.backward(...)   before that"
-        elif any(isinstance(t, torch.nn.Parameter) and t._backward_hooks for t in self.tensors):
+        elif any(t._backward_hooks and isinstance(t, torch.nn.Parameter) for t in self.tensors):
             text, instead = f"a parameter of {self.name} got a hook after it.", "p.register_hook(f)   before it"
         elif inputs and not all(y.requires_grad for y in ends):
             text = f"torch has no graph of a result of {self.name}: made under no_grad(), by detach() or by NumPy."
@@ -211,6 +235,11 @@ def _given(a: Any, follow: bool) -> Any:
         return a
     t = private_tensor(a)
     return t.requires_grad_() if follow and t.is_floating_point() else t.clone()
+
+
+def _shaped(values: torch.Tensor, like: torch.Tensor) -> torch.Tensor:
+    """Values in the shape of another tensor of as many elements."""
+    return values if values.shape == like.shape else values.view(like.shape)
 
 
 def _nodes(results: Iterable[torch.Tensor]) -> list[Any]:

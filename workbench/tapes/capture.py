@@ -78,8 +78,9 @@ class Graph:
             sync_views()
             try:
                 self._announce(own)
-                for run in self._segments:
-                    run()
+                with own_buffers():  # a walk in a step must not take those of walks that are replayed
+                    for run in self._segments:
+                        run()
             finally:
                 for tape in own.values():
                     tape.muted = False
@@ -217,8 +218,8 @@ def _segments(notes: capture_log.CaptureRecorder) -> list[Callable[[], None]]:
             found.append(_native(row))
         elif kind is not None:
             found.append(QueuedSteps(row, kind))
-        else:  # a walk in one of them must not take the buffers of walks that are replayed
-            found += [own_buffers()(call) for call in row]
+        else:
+            found += row
     return found
 
 

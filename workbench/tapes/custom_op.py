@@ -82,6 +82,10 @@ class CustomOp:
         """The results, and where `tape` follows them an object with `pull` and `push` if the call has its own rules."""
         return self.forward(*_plain(args)), None
 
+    def again(self, call: OpCall, tape: Recording | None) -> Callable[[], tuple[Any, Any]]:
+        """A function that evaluates a call anew, on what its arrays hold by then."""
+        return lambda: self.evaluate(call.args, tape)
+
     def carry(self, call: OpCall, tangents: Sequence[array], where: Where | None) -> list[Any]:
         """The tangents of a call's results by those of its arrays, all arrays: by the rule of `tangent`."""
         assert self.along is not None
@@ -126,7 +130,14 @@ class OpCall:
         for a in self.outs:
             notes.made.add(a.allocation)
             a.allocation.about_to_write(a.span, self.op.__name__)
-        notes.steps.append(lambda: self.run(False, follow))
+        evaluate = self.op.again(self, follow)
+
+        def again() -> None:
+            with memory.unrecorded():
+                found, self.rules = evaluate()
+            self._write(found, None)
+
+        notes.steps.append(again)
 
     def record(self, tape: Recording) -> None:
         """Enter it in the tape, as having read `ins` and written `outs`."""
@@ -171,21 +182,25 @@ class OpCall:
         args = tuple(copy(a) if isinstance(a, array) else a for a in self.args)
         return OpCall(self.op, args, [copy(a) for a in self.ins], [copy(a) for a in self.outs])
 
-    def run(self, record: bool, follow: Recording | None = None) -> None:
+    def run(self, record: bool) -> None:
         """Call the function again, and write what it returns to `outs`: recorded where a tape is open, if so asked."""
         tape = memory.recorder() if record else None
         with memory.unrecorded():
-            found, self.rules = self.op.evaluate(self.args, tape if tape and tape.follows(self.ins) else follow)
+            found, self.rules = self.op.evaluate(self.args, tape if tape and tape.follows(self.ins) else None)
         if tape is not None:
             self.record(tape)
-        values = [np.atleast_1d(v) for v in listed(found)]
-        was, now = ([(v.dtype.name, v.shape) for v in vs] for vs in ([a.data for a in self.outs], values))
-        if was != now:
+        self._write(found, tape)
+
+    def _write(self, found: object, tape: Recording | None) -> None:
+        """Write what the function returned now to `outs`. Raises LaunchError [custom-op] where it does not fit."""
+        values, places = [np.atleast_1d(v) for v in listed(found)], [a.data for a in self.outs]
+        if [(v.dtype, v.shape) for v in values] != [(p.dtype, p.shape) for p in places]:
+            was, now = ([(v.dtype.name, v.shape) for v in vs] for vs in (places, values))
             text = f"{self.op.__name__} returned other shapes or types when it was called again: {now}, not {was}."
             raise LaunchError(text, slug="custom-op", why="What follows works on the same arrays.")
-        for a, v in zip(self.outs, values, strict=True):
-            a.allocation.about_to_write(a.span, self.op.__name__, None, tape)
-            a.data[...] = on_device(a, v)
+        memory.about_to_write([a.span for a in self.outs], self.op.__name__, tape)
+        for a, p, v in zip(self.outs, places, values, strict=True):
+            p[...] = on_device(a, v)
 
     def carry(self, moved: OpCall, left: Sequence[np.ndarray], where: Where | None) -> None:
         """Write the tangents of the results by those of the arrays: `moved` is the call with these in their place.
@@ -208,30 +223,37 @@ class OpCall:
         self._refuse_late(tape, event, [a for a in self.ins if a.allocation.required and is_float_memory(a)])
         if not any(a.allocation in space for a in self.outs if is_float_memory(a)):
             return
-        shadows = {id(a): shadow_of(a, space) for a in self.outs if is_float_memory(a)}
+        shadows = [shadow_of(a, space) if is_float_memory(a) else None for a in self.outs]
+        wanted = [a.allocation in self.followed for a in self.ins]
 
         def found() -> Sequence[Any]:
-            seeds = [np.array(on_host(shadows[id(a)])) if id(a) in shadows else None for a in self.outs]
-            for g in shadows.values():
-                g[...] = 0
+            seeds = [None if g is None else np.array(on_host(g)) for g in shadows]
+            for g in shadows:
+                if g is not None:
+                    g[...] = 0
             if not event.followed:
                 return [None] * len(self.ins)
             if self.rules is not None:
-                return self.rules.pull(event, seeds, [a.allocation in self.followed for a in self.ins])
+                return self.rules.pull(event, seeds, wanted)
             return self._called(event, self.op.pull, "vjp", after, seeds, self.ins)
 
         def add(found: Sequence[Any]) -> None:
-            for a, g, to in zip(self.ins, found, views, strict=True):
-                if to is not None and g is not None:
+            for a, g, to, want, straight in zip(self.ins, found, views, wanted, alone, strict=True):
+                if g is None:
+                    continue
+                if straight and type(g) is type(to) and (g.shape, g.dtype) == (to.shape, to.dtype):
+                    to += g
+                elif to is not None:
                     add_into(to, on_device(a, np.asarray(g, to.dtype)), a.span)
-                elif g is not None and a.allocation in self.followed:
+                elif want:
                     text = f"the vjp of {self.op.__name__} returned a gradient where it had returned None."
                     raise GradientError(text, slug="custom-op", where=event.where, instead="zeros for a zero")
 
         with capture_log.paused():
             first = found()
-        pairs = zip(self.ins, first, strict=True)
-        views = [shadow_of(a, space) if g is not None and a.allocation in self.followed else None for a, g in pairs]
+        triples = zip(self.ins, first, wanted, strict=True)
+        views = [shadow_of(a, space) if g is not None and want else None for a, g, want in triples]
+        alone = [not a.span.self_overlapping for a in self.ins]
         with capture_log.paused():
             add(first)
         if (notes := capture_log.active_capture()) is not None:
