@@ -11,6 +11,7 @@ from typing import Any
 import numpy as np
 import torch
 
+from ..arrays import capture_log
 from ..arrays.array import array
 from ..arrays.workspace import is_float_memory
 from ..errors import GradientError, LaunchError, Where
@@ -65,7 +66,8 @@ class TorchOp(CustomOp):
         own = self.parameters.values()
         state = [(p.data_ptr(), p.shape, p.stride(), p.requires_grad) for p in own]
         if state != self._own[0]:
-            self._own = state, [straight(p, Array(dtype_from_torch(p.dtype), p.ndim)) for p in own]
+            with capture_log.paused():  # a capture may be the first to see a parameter frozen
+                self._own = state, [straight(p, Array(dtype_from_torch(p.dtype), p.ndim)) for p in own]
             for name, a in zip(self.parameters, self._own[1], strict=True):
                 a.name = a.name or name
         return self._own[1]
@@ -81,12 +83,16 @@ class TorchOp(CustomOp):
         """As `CustomOp.again`: leaves on the memory of arrays serve every time, while nothing else has changed."""
         if tape is None or not all(is_float_memory(a) and a.device.is_cpu for a in call.ins):
             return super().again(call, tape)
-        known: list[Any] = [None, []]
+        own = self.parameters.values()
+        frozen, known = [p for p in own if not p.requires_grad], [None, []]
 
         def evaluate() -> tuple[Any, Any]:
-            state = [(p.requires_grad, not p._backward_hooks) for p in self.parameters.values()]
+            state = [(p.requires_grad, not p._backward_hooks) for p in own]
             with torch.inference_mode(False):
                 if known[0] != state:
+                    if any(p.requires_grad for p in frozen):
+                        text = f"a parameter of {self.__name__} was frozen in the capture and follows gradients now."
+                        raise GradientError(text, slug="custom-op", instead="a new capture, or wb.jit(function) anew")
                     known[:] = state, self._tensors(call.args, tape)
                 return self._evaluate(call.args, known[1], True)
 

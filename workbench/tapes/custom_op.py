@@ -241,7 +241,7 @@ class OpCall:
             for a, g, to, want, straight in zip(self.ins, found, views, wanted, alone, strict=True):
                 if g is None:
                     continue
-                if straight and type(g) is type(to) and (g.shape, g.dtype) == (to.shape, to.dtype):
+                if to is not None and straight and type(g) is type(to) and (g.shape, g.dtype) == (to.shape, to.dtype):
                     to += g
                 elif to is not None:
                     add_into(to, on_device(a, np.asarray(g, to.dtype)), a.span)
