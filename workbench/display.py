@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import io
+import math
 import sys
 import time
 from collections.abc import Callable, Collection, Sequence
@@ -75,6 +76,25 @@ def bytes_text(n: int, step: int = 1024) -> str:
     while size >= step and len(units) > 1:
         size, units = size / step, units[1:]
     return f"{size:.4g} {units[0]}" if step == 1024 else f"{size:.3g} {units[0]}"
+
+
+BARS = "▁▂▃▄▅▆▇█"
+
+
+def residuals_text(sizes: Sequence[float], turns: float, wanted: float) -> str:
+    """`3 turns, residual █▇▅▁ 1.2 to 3e-08 (1e-07 wanted)`; "" without sizes.
+
+    sizes   norms, of which at most 24 evenly chosen ones become bars, as tall as their logarithms.
+    """
+    if not sizes:
+        return ""
+    every = (len(sizes) - 1) / 23 if len(sizes) > 24 else 1
+    seen = [sizes[round(k * every)] for k in range(min(len(sizes), 24))]
+    logs = [math.log(size) for size in seen if 0 < size < math.inf]
+    low, high = min(logs, default=0.0), max(logs, default=0.0)
+    bars = "".join(BARS[round(7 * (one - low) / (high - low or 1.0))] for one in logs)
+    ends = f"{sizes[0]:.2g} to {sizes[-1]:.2g} ({wanted:.2g} wanted)"
+    return f"{turns:g} turn{'s' * (turns != 1)}, residual {bars} {ends}"
 
 
 def png(figure: Any) -> bytes:

@@ -19,6 +19,7 @@ from ..arrays.array import array, clone, read_values
 from ..arrays.creation import copy, zeros, zeros_like
 from ..arrays.host_copies import write_array
 from ..arrays.workspace import is_float_memory
+from ..display import residuals_text
 from ..errors import GradientError, LaunchError
 from ..kernels import kernel
 from ..kernels.reading.declare import tid
@@ -33,6 +34,7 @@ ORDERS = 2  # of derivatives that are exact
 HALVINGS = 12  # of a step that makes the residual larger
 SINGULAR = 10  # roundings of the largest singular value or eigenvalue of a matrix: a smaller one may be none
 Residual = Callable[..., array]
+Solved = tuple[array, np.ndarray, str]  # the root, the derivative of the residual there, how the residual went down
 
 
 @kernel
@@ -87,10 +89,10 @@ def root(residual: Residual, guess: array, *params: array, tol: float | None = N
             raise LaunchError(text, slug="root")
         return flat(r)
 
-    def solved() -> tuple[array, np.ndarray]:
+    def solved() -> Solved:
         return _newton("root", numbers, flat(clone(guess, requires_grad=False)), params, tol, maxiter)
 
-    return _implicit(numbers, guess, params, solved)
+    return _implicit("root", numbers, guess, params, solved)
 
 
 def _like(guess: array, x: array) -> array:
@@ -100,32 +102,37 @@ def _like(guess: array, x: array) -> array:
 
 @through
 def _implicit(
-    residual: Residual, guess: array, params: tuple[array, ...], solved: Callable[[], tuple[array, np.ndarray]]
+    name: str, residual: Residual, guess: array, params: tuple[array, ...], solved: Callable[[], Solved]
 ) -> array:
     """The root of a function of numbers that `solved` returns with its derivative there, as an array like the guess.
 
     Under an open tape with its derivatives. In a capture every replay solves again.
     """
-    recorded = memory.recorder() is not None
+    recorded, said = (tape := memory.recorder()) is not None, ""
     with memory.unrecorded():
         found, x = (zeros_like(flat(guess), requires_grad=False) for _ in range(2))
         matrix = zeros(x.size**2 if recorded else 1, x.dtype, x.device)
+        found.name, x.name, matrix.name = f"solution of {name}", "solution", "inverse of dr/dx"
 
     def solve() -> None:
+        nonlocal said
         with memory.unrecorded(), capture_log.following(None):
-            solution, slope = solved()
+            solution, slope, said = solved()
             copy(found, solution)
             if recorded:
                 matrix.assign(_inverse(slope, x).reshape(-1).astype(x.dtype.numpy))
 
     capture_log.do(solve)
-    if not recorded:
+    if tape is None:
         return _like(guess, found)
-    write_array("root", x, found)
-    for _ in range(ORDERS):
-        r, moved = residual(x, *params), zeros(found.shape, found.dtype, found.device)
-        launch(chord, x.size, [x, matrix, r], [moved])
-        x = moved
+    with tape.scope(name):
+        write_array("root", x, found)
+        tape.events[-1].said = said
+        for _ in range(ORDERS):
+            r, moved = residual(x, *params), zeros(found.shape, found.dtype, found.device)
+            r.name, moved.name = r.name or "residual", f"result of {name}"
+            launch(chord, x.size, [x, matrix, r], [moved])
+            x = moved
     return _like(guess, x)
 
 
@@ -202,7 +209,7 @@ def minimize(objective: Residual, guess: array, *params: array, tol: float | Non
     def slope(x: array, *params: array) -> array:
         return _slope(objective, guess, x, params)
 
-    def solved() -> tuple[array, np.ndarray]:
+    def solved() -> Solved:
         x, constants = flat(clone(guess, requires_grad=False)), [clone(p, requires_grad=False) for p in params]
         loss = value_and_grad(through(lambda x: objective(_like(guess, x), *constants)), like=x)
         with np.errstate(over="ignore", invalid="ignore"):  # of an objective without a lowest value
@@ -210,16 +217,16 @@ def minimize(objective: Residual, guess: array, *params: array, tol: float | Non
             best = optimize.minimize(loss, start, jac=True, method="BFGS", options={"maxiter": maxiter})
         if not np.isfinite([best.fun, *best.x]).all():
             raise _not_converged("minimize", maxiter, np.linalg.norm(best.jac))
-        found, curvature = _newton("minimize", slope, x.assign(best.x), params, tol, maxiter)
+        found, curvature, said = _newton("minimize", slope, x.assign(best.x), params, tol, maxiter)
         bends = np.linalg.eigvalsh(curvature)
         if not bends.min(initial=np.inf) > _rounding(bends, x):
             text = f"minimize(): the gradient is 0, but the Hessian has an eigenvalue of {bends[0]:.3g}."
             why = "It is no minimum, or one of many beside each other."
             where = memory.caller_where()
             raise GradientError(text, slug="not-a-minimum", where=where, why=why, instead="another guess")
-        return found, curvature
+        return found, curvature, said
 
-    return _implicit(slope, guess, params, solved)
+    return _implicit("minimize", slope, guess, params, solved)
 
 
 def _slope(objective: Residual, guess: array, x: array, params: tuple[array, ...]) -> array:
@@ -254,15 +261,16 @@ def _check(name: str, function: object, guess: object) -> None:
 
 def _newton(
     name: str, residual: Residual, x: array, params: tuple[array, ...], tol: float | None, maxiter: int
-) -> tuple[array, np.ndarray]:
-    """(the root, the derivative of the residual there), by Newton's method with halved steps where one leads away."""
+) -> Solved:
+    """The root by Newton's method with halved steps where one leads away."""
     eps = float(np.finfo(read_values(x).dtype).eps)
     r, slope = _linear(residual, x, params)
+    sizes: list[float] = []
     for _ in range(maxiter):
-        size = np.linalg.norm(r)
+        sizes.append(size := float(np.linalg.norm(r)))
         noise = 100 * eps * float(np.linalg.norm(np.abs(slope) @ np.abs(read_values(x)))) + 1e-300
-        if size <= (noise if tol is None else tol):
-            return x, slope
+        if size <= (wanted := noise if tol is None else tol):
+            return x, slope, residuals_text(sizes, len(sizes) - 1, wanted)
         step = np.linalg.lstsq(slope, r, rcond=None)[0]
         start = read_values(x).astype(np.float64)
         for k in range(HALVINGS):

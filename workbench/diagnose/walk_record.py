@@ -303,9 +303,9 @@ class StateChanges:
         """Called with memory as this event found it."""
         for state, old, now in self._after:
             if known(old.span):
-                size, change = np.linalg.norm(now), np.linalg.norm(now.astype(np.float64) - on_host(old.data))
-                if size > 0 and np.isfinite([size, change]).all():
-                    found = Change(state, float(change), float(change / size))
+                size, change = (float(np.linalg.norm(v)) for v in (now, now.astype(np.float64) - on_host(old.data)))
+                if size > 0 and math.isfinite(size) and math.isfinite(change):
+                    found = Change(state, change, change / size)
                     self.changes.setdefault(step.event, []).append(found)
         self._after = []
 

@@ -43,6 +43,11 @@ class EventAccess:
 
 def accesses(tape: Tape, event: Event) -> list[EventAccess]:
     """All accesses of an event, reads first."""
+    found, a = _accesses(tape, event), event.guess
+    return found if a is None else [EventAccess(a, a.span, tape.names.of(a), False), *found]
+
+
+def _accesses(tape: Tape, event: Event) -> list[EventAccess]:
     if not event.kind.own:
         return []
     if event.command is None:

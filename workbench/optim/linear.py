@@ -22,6 +22,7 @@ from ..arrays.creation import copy, zeros
 from ..arrays.dtypes import scalar_in
 from ..arrays.host_copies import write_array
 from ..device import XpArray, on_host, xp
+from ..display import residuals_text
 from ..errors import GradientError, LaunchError
 from ..kernels.compile import thread_pool
 from ..kernels.program import Kernel
@@ -175,23 +176,29 @@ def _gmres(times: Products, prepared: Products, b: XpArray, x: XpArray, done: Do
             return x
 
 
-_SYSTEM = struct.Struct("=QqQq6Q4q2d")  # `wb_system` of the pool's text
+KEPT = 4096  # residuals of a solve, the first ones
+_SYSTEM = struct.Struct("=QqQq6Q4q2dQq")  # `wb_system` of the pool's text
 
 
 def _compiled_cg(
     products: Sequence[NativeProduct], b: np.ndarray, x: np.ndarray, limit: float, most: int, restart: int
-) -> tuple[int, float]:
-    """`_cg` by products with A, and M if there is one, in one native call. Returns the turns, the residual's norm."""
+) -> tuple[int, float, list[float]]:
+    """`_cg` by products with A, and M if there is one, in one native call.
+
+    Returns the turns, the residual's norm, and those before each turn, of the first `KEPT` turns.
+    """
     A, *near = products
     r = near[0].x if near else np.zeros_like(b)
     vectors = [b, x, A.x, A.out, r, near[0].out if near else r]
     given = *A.row, *(near[0].row if near else (0, 0)), *map(capture_log.address, vectors), len(b), most, restart
-    block, at = capture_log.block_of(_SYSTEM.pack(*given, 0, limit, 0))
+    sizes = np.empty(min(most + 1, KEPT))
+    rest = 0, limit, 0, capture_log.address(sizes), len(sizes)
+    block, at = capture_log.block_of(_SYSTEM.pack(*given, *rest))
     thread_pool.conjugate_gradients(b.itemsize)(at)
     for product in products:
         product.look()
-    *_, turn, _, residual = _SYSTEM.unpack(block)
-    return turn, residual
+    *_, turn, _, residual, _, _ = _SYSTEM.unpack(block)
+    return turn, residual, [*sizes[:turn].tolist(), residual]
 
 
 class LinearSolverState:
@@ -232,6 +239,7 @@ class LinearSolverState:
         self.operands = A, b, x, M
         self.tol, self.atol, self.maxiter, self.restart = tol, atol, maxiter, restart
         self.callback, self.check_every = callback, check_every
+        self.residuals: list[float] = []  # norms before each turn of the last solve, and at its end
 
     def __call__(
         self, A: MatrixLike | None = None, b: array | None = None, x: array | None = None, M: MatrixLike | None = None
@@ -248,12 +256,15 @@ class LinearSolverState:
         if notes is not None:
             notes.use(b.allocation, "read")
             notes.use(x.allocation, "read")
-        if memory.recorder() is not None:
+        if (tape := memory.recorder()) is not None:
             if report is not None:
                 capture_log.refuse(f"{self._name}(check_every=0) under a tape", "check_every=10")
             by = system.by_products if system.A.source is None else system.by_entries
-            made, said = by(self._teller(report))
-            copy(system.x, made)
+            with tape.scope(self._name):
+                first, (made, said) = len(tape.events), by(self._teller(report))
+                tape.events[first].guess = system.x
+                tape.events[-1].said = residuals_text(self.residuals, *said[::2])
+                copy(system.x, made)
             return said if report is None else report(*said)
 
         def solve() -> None:
@@ -299,10 +310,12 @@ class LinearSolverState:
         size = float(np.sqrt((b * b).sum()))  # not by BLAS, whose threads wait for processors that others use
         limit, most = max((tol or 0.0) * size, atol or 0.0), int(self.maxiter or len(b))
         seen: tuple[int, float] = 0, 0.0
+        sizes: list[float] = []
 
         def done(turn: int, residual: float) -> bool:
             nonlocal seen
             seen = turn, residual
+            sizes.append(residual)
             if tell is not None:
                 tell(turn, residual, limit)
             return residual <= limit or turn >= most or not np.isfinite(residual)
@@ -310,11 +323,14 @@ class LinearSolverState:
         x = guess.astype(kind)
         native = [p.times for p in (A, M) if isinstance(p.times, NativeProduct) and p.times.x.dtype == kind]
         if tell is None and self._method is _cg and len(native) == 2 - (M is IDENTITY):
-            seen = _compiled_cg(native, b, x, limit, most, self.restart or 0)
+            turn, residual, sizes = _compiled_cg(native, b, x, limit, most, self.restart or 0)
+            seen = turn, residual
         else:
             x = self._method(A, M, b, x, done, self.restart)
         if tell is not None:
             tell(*seen, limit, last=True)
+        if not tight:
+            self.residuals = sizes
         return x, (seen[0], seen[1], limit)
 
     def derived(self, x: array, said: Sequence[Any] | np.ndarray, A: Products, M: Products, b: XpArray) -> np.ndarray:
@@ -493,7 +509,8 @@ class _System:
             return on_host(made_of.products(b, entries)(self.xp.asarray(x)))
 
         product = CustomOp(times, "product", times_back)
-        made, _ = CustomOp(first, how._name, vjp, tangent)(made_of.values, b)
+        made, said = CustomOp(first, how._name, vjp, tangent)(made_of.values, b)
+        made.name, said.name = f"result of {how._name}", "turns, residual, tolerance"
         return made, told
 
     def by_products(self, tell: Teller | None) -> tuple[array, Said]:
@@ -506,6 +523,7 @@ class _System:
         made = near = IDENTITY
         with memory.unrecorded():
             solution, place = (zeros(b.size, b.dtype, b.device) for _ in range(2))
+            solution.name, place.name = f"solution of {how._name}", "solution"
 
         def solve() -> None:
             nonlocal near, made, said, sample, tell
@@ -546,10 +564,12 @@ class _System:
         for _ in range(2 if tape.keep == "all" else 1):
             with memory.unrecorded():
                 r = zeros(b.size, b.dtype, b.device)
+                r.name = "residual"
             if not apart:
                 copy(r, b)
             A.matvec(place, b if apart else r, r, kind(-1), kind(1))
             place = CustomOp(lambda place, *_: place, how._name, vjp, tangent)(place, r, *product.arrays)
+            place.name = f"result of {how._name}"
         return place, said
 
 

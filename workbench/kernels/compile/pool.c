@@ -334,6 +334,7 @@ void wb_replay(const wb_call *calls, int64_t n) {
 typedef struct {
     const wb_call *times; int64_t n_times; const wb_call *prepare; int64_t n_prepare;
     void *b, *x, *p, *ap, *r, *z; int64_t n, most, restart, turn; double limit, residual;
+    double *sizes; int64_t n_sizes;  /* of the first residuals */
 } wb_system;
 #define CG(NAME, T) \
 static double NAME##_dot(const T *a, const T *b, int64_t n) { \
@@ -357,6 +358,7 @@ void NAME(wb_system *s) { \
         double rz = NAME##_dot(r, z, n); \
         for (first = s->turn; !s->restart || s->turn - first < s->restart; ++s->turn) { \
             s->residual = __builtin_sqrt(z == r ? rz : NAME##_dot(r, r, n)); \
+            if (s->turn < s->n_sizes) s->sizes[s->turn] = s->residual; \
             if (s->residual <= s->limit || s->turn >= s->most || !(s->residual < __builtin_inf())) return; \
             wb_replay(s->times, s->n_times); \
             double curvature = NAME##_dot(p, ap, n), old = rz; \

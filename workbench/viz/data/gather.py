@@ -207,7 +207,8 @@ class Gather:
         kept = [KeptRange(str(s.allocation), *s.hull(), s.nbytes, reason) for s, reason in spans]
         if event.place not in self.places:
             self.places[event.place] = str(event.where or "")
-        kind, where = event.kind.drawn or event.kind.name, self.places[event.place]
+        kind = event.kind.drawn or event.kind.name
+        where = ": ".join(filter(None, (self.places[event.place], event.said)))
         said = f"L{event.id}", n, kind, event.label, where, self.scopes[n]
         program = None if event.command is None else event.command.program
         cuts = event.kind.cuts if program is None else program.once(_detaches, program.function)
