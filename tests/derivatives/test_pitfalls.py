@@ -282,3 +282,11 @@ def test_memory_is_as_it_was_also_behind_a_checkpointed_loop(pitfall):
     before = x.numpy().copy()
     tape.backward(grads={x: wb.ones_like(x)}, pitfall=pitfall)
     assert np.array_equal(x.numpy(), before)
+
+
+def test_a_mistake_on_purpose_is_refused_in_a_capture():
+    x, y = wb.ones(2, dtype=wb.vec3, requires_grad=True), wb.zeros(2, dtype=wb.vec3)
+    with wb.Tape() as tape:
+        wb.launch(add3, 2, [x, x], [y])
+    with pytest.raises(wb.LaunchError, match=r"A pitfall inside wb.capture\(\)"), wb.capture():
+        tape.backward(grads={y: wb.ones_like(y)}, pitfall="accumulate")

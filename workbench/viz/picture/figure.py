@@ -316,7 +316,7 @@ def _findings(verdict: Verdict, quiet: str) -> str:
         mended = f'<br><code style="white-space:pre-wrap">{quoted(row.mended)}</code>' if row.mended else ""
         said = f"<li><strong>{quoted(row.title)}</strong>{line}{fix}{mended}</li>"
         (folded if row.ordinary else items).append(said)
-    listed = f'<ul style="margin:2px 0;padding-left:20px">{"".join(items)}</ul>' if items else ""
+    listed = f'<ul style="list-style:none;margin:2px 0;padding-left:0">{"".join(items)}</ul>' if items else ""
     notes = f"<details><summary>notes</summary><ul>{''.join(folded)}</ul></details>" if folded else ""
     parts = [f"<div>{quoted(text)}</div>" for text in (calm, verdict.note) if text]
     edge = LIGHT["muted" if verdict.calm else "bad"]
