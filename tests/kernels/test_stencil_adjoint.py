@@ -5,6 +5,8 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import numpy as np
 import pytest
 
@@ -580,3 +582,35 @@ def test_a_border_left_out_keeps_what_is_written_under_two_names(monkeypatch):
     tape.backward(grads={y: wb.ones(40, dtype=F)})
     assert tape.launches[0].reverse.executable.box
     assert x.grad.numpy().tolist() == [0.0] + 39 * [12.0]
+
+
+@wb.kernel
+def scaled_neighbours(u: wb.array2d(dtype=Any), y: wb.array2d(dtype=Any), a: Any, b: Any):
+    i, j = wb.tid()
+    if i > 0 and j > 0 and i < u.shape[0] - 1 and j < u.shape[1] - 1:
+        y[i, j] = a * u[i - 1, j] + b * u[i, j + 1] + a * (u[i, j] - u[i + 1, j])
+
+
+@pytest.mark.parametrize("dtype", [wb.float32, wb.float64])
+@pytest.mark.parametrize("a", [0.3, 0.0, -0.0, np.inf, -np.inf, np.nan])
+def test_numbers_of_the_launch_that_are_not_finite_leave_adjoints_of_zero_zero(a, dtype, monkeypatch):
+    """The box has a body of its own for numbers that are finite and not 0."""
+    monkeypatch.setattr(thresholds, "PULL_FROM", 0)
+    seed = np.random.default_rng(3).normal(size=(9, 40)).astype(dtype.numpy)
+    seed[2:7, 10:20], seed[2:7, 12:16] = 0.0, -0.0
+    seed[4, 30:32] = np.finfo(dtype.numpy).smallest_subnormal * np.array([1, -1])
+    found = []
+    for backend in ("c", "numpy"):
+        wb.config.backend = backend
+        u = wb.array(np.ones((9, 40)), dtype=dtype, requires_grad=True)
+        y = wb.zeros((9, 40), dtype=dtype)
+        with wb.Tape() as tape:
+            wb.launch(scaled_neighbours, (9, 40), [u, y, dtype(a), dtype(-0.2)])
+        with np.errstate(invalid="ignore"):
+            tape.backward(grads={y: wb.array(seed, dtype=dtype)})
+        found.append(u.grad.numpy())
+    eps = np.finfo(dtype.numpy).eps
+    np.testing.assert_allclose(*found, rtol=8 * eps, atol=8 * eps)  # sums in another order
+    for g in found:
+        assert not g[3:6, 11:19].any() and not np.signbit(g[3:6, 11:19]).any()
+        assert np.isfinite(g).all() == bool(np.isfinite(a))

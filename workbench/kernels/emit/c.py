@@ -11,11 +11,12 @@ import re
 from dataclasses import replace
 
 from ...errors import Where
-from ..ir import Function
+from ..ir import Function, Region, Value
 from ..ops import memory as rows, prelude
 from ..ops.c_text import c_texts
+from ..ops.scalar import TIMES
 from ..row import Row
-from ..types import Scalar
+from ..types import Scalar, float32, float64
 from . import blocks
 from .body import Body
 from .c_names import MATH1, MATH2, composites, typedef
@@ -35,6 +36,8 @@ def _prototypes() -> str:
 TYPES, CHECKS, FIRST, TURNS, STACK, ASK, UPDATE, BOXED_ENTRY, AROUND, TESTED_ENTRY = c_texts(
     __file__, "processor.c", "TYPES CHECKS FIRST TURNS STACK ASK UPDATE BOXED_ENTRY AROUND TESTED_ENTRY"
 )
+
+FINITE = replace(TIMES, c="WB_FINITE({0}, {1}, __builtin_fma{f})")  # by a number that is finite and not 0
 
 HEADER = TYPES + _prototypes() + "\n" + FIRST + TURNS
 
@@ -114,7 +117,14 @@ def _cells(
     for name in kept:
         body.put(f"wb_bytes {name} = {{0}};")
     body.asks, start = True, len(body.lines)
-    _nest(body, 0, kept, form)
+    finite, region = _finite(function) if function is variant.inner else ([], function.body)
+    if finite:  # then no product of an adjoint needs a test of its own
+        with body.block(f"if ({' && '.join(f'{x} - {x} == 0 && {x} != 0' for x in map(body.text, finite))})"):
+            _nest(body, 0, kept, form, region)
+        with body.block("else"):
+            _nest(body, 0, kept, form, function.body)
+    else:
+        _nest(body, 0, kept, form, function.body)
     if body.asking:
         body.lines.insert(start, "    uint64_t wb_turn = 0;")
     if body.asking or body.leaving:
@@ -127,11 +137,19 @@ def _cells(
     return body
 
 
-def _nest(body: Body, axis: int, kept: list[str], form: blocks.ThreadStretches | None) -> None:
+def _finite(function: Function) -> tuple[list[Value], Region]:
+    """(numbers of the launch by which adjoints are multiplied, the statements if each of these is finite and not 0)."""
+    numbers = {p for p in function.params if p.type in (float32, float64)}
+    by = {s: s.args[1] for s in function.body.body if s.row is TIMES and s.args[1] in numbers}
+    stmts = [replace(s, row=FINITE) if s in by else s for s in function.body.body]
+    return [*dict.fromkeys(by.values())], replace(function.body, body=stmts)
+
+
+def _nest(body: Body, axis: int, kept: list[str], form: blocks.ThreadStretches | None, region: Region) -> None:
     if axis == len(body.axes):
         for name in kept:
             body.put(f"{name}.top = 0;")
-        body.region(body.function.body)
+        body.region(region)
         if body.asking:
             body.ask()
         return
@@ -143,7 +161,7 @@ def _nest(body: Body, axis: int, kept: list[str], form: blocks.ThreadStretches |
         blocks.write(body, form, low, high)
         return
     with body.block(f"for (int32_t {i} = {low}; {i} < {high}; ++{i})"):
-        _nest(body, axis + 1, kept, form)
+        _nest(body, axis + 1, kept, form, region)
 
 
 def _top(bodies: list[Body], signature: Signature) -> list[str]:

@@ -1,6 +1,7 @@
 // What generated C for a processor stands on: parts that `c_text.c_texts` reads by their names.
 
 // WB_INT: gcc would make `(float)(int)x` the trunc of x, which has a -0.
+// WB_FINITE: `x == 0 ? 0 : x * y` for a finite y that is not 0: the sum with 0 makes 0 of -0.
 // WB_PRODUCT: gcc from 12 on contracts a * b - c beside d * e + f to one vfmaddsub, in spite of -ffp-contract=off.
 //// TYPES
 typedef __INT8_TYPE__ int8_t; typedef __INT16_TYPE__ int16_t; typedef __INT32_TYPE__ int32_t;
@@ -24,6 +25,11 @@ typedef __UINT32_TYPE__ uint32_t; typedef __UINT64_TYPE__ uint64_t;
 #else
 #define WB_PRODUCT(x) (x)
 #define WB_INT(x) __extension__({ __typeof__(x) wb_int = (x); __asm__("" : "+r"(wb_int)); wb_int; })
+#endif
+#if defined(__FMA__) || defined(__ARM_FEATURE_FMA)
+#define WB_FINITE(x, y, fma) fma(x, y, 0)
+#else
+#define WB_FINITE(x, y, fma) (WB_PRODUCT((x) * (y)) + 0)
 #endif
 int printf(const char *, ...);
 void *realloc(void *, __SIZE_TYPE__);
