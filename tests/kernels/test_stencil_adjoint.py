@@ -614,3 +614,31 @@ def test_numbers_of_the_launch_that_are_not_finite_leave_adjoints_of_zero_zero(a
     for g in found:
         assert not g[3:6, 11:19].any() and not np.signbit(g[3:6, 11:19]).any()
         assert np.isfinite(g).all() == bool(np.isfinite(a))
+
+
+@wb.kernel
+def step(v: wb.array(dtype=wb.vec2), f: wb.array(dtype=wb.vec2), dt: float, drag: float, out: wb.array(dtype=wb.vec2)):
+    i = wb.tid()
+    w = drag * (v[i] + dt * f[i])
+    out[i] = w * w[0]
+
+
+@pytest.mark.parametrize("dt", [0.3, 0.0, np.inf, np.nan])
+@pytest.mark.parametrize("drag", [0.7, -0.0, -np.inf])
+def test_every_number_of_the_launch_must_be_finite_for_products_without_tests(dt, drag):
+    rng = np.random.default_rng(4)
+    v, f, seed = (rng.normal(size=(50, 2)).astype(np.float32) for _ in range(3))
+    v[::3], f[::3], seed[::5], seed[1::5] = 0.0, -0.0, 0.0, -0.0
+    seed[2::5] = np.finfo(np.float32).smallest_subnormal
+    found = []
+    for backend in ("c", "numpy"):
+        wb.config.backend = backend
+        x, y = (wb.array(a, dtype=wb.vec2, requires_grad=True) for a in (v, f))
+        out = wb.zeros(50, dtype=wb.vec2)
+        with wb.Tape() as tape:
+            wb.launch(step, 50, [x, y, dt, drag, out])
+        with np.errstate(invalid="ignore", over="ignore"):
+            tape.backward(grads={out: wb.array(seed, dtype=wb.vec2)})
+        found.append(np.stack([x.grad.numpy(), y.grad.numpy()]))
+    np.testing.assert_array_equal(*found)
+    assert not found[0][:, ::5].any() and not found[0][:, 1::5].any(), "adjoints of zero stay zero"

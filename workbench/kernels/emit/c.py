@@ -8,6 +8,7 @@ honours `restrict` on parameters only. No header is included: reading one costs 
 from __future__ import annotations
 
 import re
+from contextlib import nullcontext
 from dataclasses import replace
 
 from ...errors import Where
@@ -117,13 +118,14 @@ def _cells(
     for name in kept:
         body.put(f"wb_bytes {name} = {{0}};")
     body.asks, start = True, len(body.lines)
-    finite, region = _finite(function) if function is variant.inner else ([], function.body)
-    if finite:  # then no product of an adjoint needs a test of its own
+    finite, region = _finite(function) if form is None and not variant.checked else ([], function.body)
+    if finite:  # then products of adjoints need no tests; worth the time of compilers only where they optimise
+        body.put("#ifdef __OPTIMIZE__")
         with body.block(f"if ({' && '.join(f'{x} - {x} == 0 && {x} != 0' for x in map(body.text, finite))})"):
             _nest(body, 0, kept, form, region)
-        with body.block("else"):
-            _nest(body, 0, kept, form, function.body)
-    else:
+        body.put("else")
+        body.put("#endif")
+    with body.block("") if finite else nullcontext():
         _nest(body, 0, kept, form, function.body)
     if body.asking:
         body.lines.insert(start, "    uint64_t wb_turn = 0;")
