@@ -134,6 +134,16 @@ def test_a_grid_built_in_a_capture_sorts_the_points_of_each_replay(dtype, first)
         grid.build(x, 0.25)
 
 
+def test_a_grid_that_a_capture_only_builds_keeps_its_memory():
+    x, grid = wb.array(np.eye(3), dtype=wb.vec3), wb.HashGrid(2, 2, 2)
+    with wb.capture() as graph:
+        grid.build(x, 0.5)
+    for changed in (lambda: grid.build(wb.zeros(4, dtype=wb.vec3), 0.5), lambda: grid.build(x, 0.25)):
+        with pytest.raises(wb.LaunchError, match=r"\[capture\]"):
+            changed()
+    graph.replay()
+
+
 def test_a_capture_of_a_grid_that_is_built_only_later_says_so():
     x, out, grid = wb.zeros(3, dtype=wb.vec3), wb.zeros(3, dtype=int), wb.HashGrid(2, 2, 2)
     with wb.capture(), pytest.raises(wb.LaunchError, match=r"not built before this capture(.|\n)*grid.build"):

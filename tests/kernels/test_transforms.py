@@ -196,6 +196,12 @@ def test_a_rotation_matrix_gives_its_quaternion(seed):
     close(np.array(made) * np.sign(np.dot(made, q)), q)
 
 
+@pytest.mark.parametrize("made", [wb.mat22(), wb.types.matrix((3, 4), float)(), wb.vec3()], ids=str)
+def test_a_quaternion_is_made_of_matrices_of_3_or_4_rows_alone(made):
+    with pytest.raises(TypeError, match="takes a mat33 or mat44, not "):
+        wb.quat_from_matrix(made)
+
+
 @pytest.mark.parametrize("axes", [a for a in itertools.product(range(3), repeat=3) if a[0] != a[1] != a[2]], ids=str)
 def test_euler_angles_make_the_rotation_again(axes):
     for seed in range(5):

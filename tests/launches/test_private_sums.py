@@ -83,6 +83,15 @@ def test_sums_of_many_threads_into_few_cells(threads):
     np.testing.assert_allclose(dw, dw1, rtol=1e-4, atol=1e-4)
 
 
+def test_a_launch_cut_into_slices_counts_each_thread_once(monkeypatch):
+    monkeypatch.setattr("workbench.launches.thresholds.SLICE", 100_000)
+    shared, (y, total, _, _) = run(3)
+    assert shared is not None
+    want, loss = wanted()
+    np.testing.assert_allclose(y, want, rtol=2e-4, atol=2e-3)
+    np.testing.assert_allclose(total, loss, rtol=1e-4)
+
+
 def test_a_run_is_repeated_bit_for_bit():
     first, again = run(3)[1], run(3)[1]
     for a, b in zip(first, again, strict=True):

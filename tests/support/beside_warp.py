@@ -139,7 +139,8 @@ def cases() -> Iterable[Case]:
         "wp.pnoise(s, wp.vec2(0.3, 1.7), 3, 4)",
         "wp.pnoise(s, wp.vec3(0.3, 1.7, -2.2), 3, 4, 5)",
         "wp.curlnoise(s, wp.vec2(0.3, 1.7))[0]",
-        "wp.curlnoise(s, wp.vec3(0.3, 1.7, -2.2))[1]",
+        *(f"wp.curlnoise(s, wp.vec3(0.3, 1.7, -2.2))[{k}]" for k in range(3)),
+        "wp.curlnoise(s, wp.vec3(0.3, 1.7, -2.2), wp.uint32(3), 1.9, 0.4)[0]",
     ):
         yield Case(text, ("int32", "int32"), "float32")
 

@@ -1,0 +1,120 @@
+"""What every tile builtin computes, beside NumPy: gradients agree with differences of a wrong value, too."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import pytest
+from scipy import linalg
+
+import workbench as wb
+from tests.kernels.test_tile_table import BITS, LINES, kernel, values
+
+Made = tuple[Any, Any]  # r, and z or None
+JOINED = lambda a, b: a + 2 * b  # noqa: E731
+
+
+def folded(a: np.ndarray) -> np.ndarray:
+    total = a[0]
+    for one in a[1:]:
+        total = JOINED(total, one)
+    return total
+
+
+def near(t: np.ndarray) -> np.ndarray:
+    return t + 6 * np.eye(4)
+
+
+def cholesky(t: np.ndarray) -> np.ndarray:
+    """Of the lower half of a matrix."""
+    lower = np.tril(near(t))
+    return np.linalg.cholesky(lower + np.tril(lower, -1).T)
+
+
+def put(shape: tuple[int, ...], at: tuple[int, ...], a: np.ndarray) -> np.ndarray:
+    z = np.zeros(shape)
+    z[tuple(slice(k, k + n) for k, n in zip(at, a.shape, strict=True))] = a
+    return z
+
+
+def changed(t: np.ndarray, at: Any, value: Any) -> np.ndarray:
+    made = t.copy()
+    made[at] = value
+    return made
+
+
+def sorted_pairs(v: np.ndarray) -> np.ndarray:
+    order = np.argsort(v, kind="stable")
+    return (v + v)[order] + (v * v)[order]
+
+
+WANT: dict[str, Any] = {
+    "tile_zeros": lambda t, u, v, s: t,
+    "tile_ones": lambda t, u, v, s: 1 + t,
+    "tile_empty": lambda t, u, v, s: t,
+    "tile_full": lambda t, u, v, s: s + t,
+    "tile_from_thread": lambda t, u, v, s: s + t,
+    "tile_arange": lambda t, u, v, s: np.arange(4) + v,
+    "tile": lambda t, u, v, s: s + v[1:2],
+    "untile": lambda t, u, v, s: np.full(2, v[1]),
+    "tile_extract": lambda t, u, v, s: np.full(2, t[1, 2]),
+    "tile_view": lambda t, u, v, s: t + put((4, 4), (1, 0), u[0:2]),
+    "tile_assign": lambda t, u, v, s: changed(t, np.s_[2:4, 1:3], u[0:2, 1:3]),
+    "tile_squeeze": lambda t, u, v, s: t[1] + v,
+    "tile_reshape": lambda t, u, v, s: t + u.reshape(4, 4),
+    "tile_broadcast": lambda t, u, v, s: v + t,
+    "tile_transpose": lambda t, u, v, s: changed(t, (2, 1), s),
+    "tile_astype": lambda t, u, v, s: t,
+    "tile_map": lambda t, u, v, s: JOINED(t, u),
+    "tile_sum": lambda t, u, v, s: t.sum(0) + np.array([0, u.sum(), 0, 0]),
+    "tile_min": lambda t, u, v, s: t.min(),
+    "tile_max": lambda t, u, v, s: t.max(),
+    "tile_argmin": lambda t, u, v, s: t.argmin(),
+    "tile_argmax": lambda t, u, v, s: t.argmax(),
+    "tile_dot": lambda t, u, v, s: (t * u).sum(),
+    "tile_axpy": lambda t, u, v, s: u + s * t,
+    "tile_scan_inclusive": lambda t, u, v, s: np.cumsum(v),
+    "tile_scan_exclusive": lambda t, u, v, s: np.r_[0, np.cumsum(v)[:-1]],
+    "tile_scan_max_inclusive": lambda t, u, v, s: np.maximum.accumulate(v),
+    "tile_scan_min_inclusive": lambda t, u, v, s: np.minimum.accumulate(v),
+    "tile_sort": lambda t, u, v, s: sorted_pairs(v),
+    "tile_matmul": lambda t, u, v, s: 2 * u + 0.5 * t @ t.T + t @ u,
+    "tile_diag_add": lambda t, u, v, s: t + np.diag(v),
+    "tile_cholesky": lambda t, u, v, s: cholesky(t),
+    "tile_cholesky_solve": lambda t, u, v, s: linalg.cho_solve((near(t), True), v),
+    "tile_cholesky_solve_inplace": lambda t, u, v, s: linalg.cho_solve((near(t), True), 2 * v),
+    "tile_lower_solve": lambda t, u, v, s: linalg.solve_triangular(near(t), v, lower=True),
+    "tile_lower_solve_inplace": lambda t, u, v, s: linalg.solve_triangular(near(t), 2 * u, lower=True),
+    "tile_upper_solve": lambda t, u, v, s: linalg.solve_triangular(near(t), v),
+    "tile_upper_solve_inplace": lambda t, u, v, s: linalg.solve_triangular(near(t), 2 * u),
+    "tile_add_inplace": lambda t, u, v, s: changed(t, (1, 2), t[1, 2] + s),
+    "tile_sub_inplace": lambda t, u, v, s: changed(t, (1, 2), t[1, 2] - s),
+    "tile_stack": lambda t, u, v, s: s,
+    "operators": lambda t, u, v, s: t * 2 - u / 3 - t,
+}
+STORED: dict[str, Any] = {
+    "tile_store": lambda t, u: put((6, 6), (1, 1), t),
+    "tile_atomic_add": lambda t, u: put((6, 6), (1, 2), t),
+    "tile_store_indexed": lambda t, u: put((6, 6), (0, 0), t[:, ::-1]),
+    "tile_atomic_add_indexed": lambda t, u: put((6, 6), (0, 0), t),
+}
+LOADED = {"tile_load": np.s_[3:5, 2:5], "tile_load_indexed": np.s_[3:0:-1, 0:2]}
+LEFT = {"tile_reduce", "tile_cholesky_inplace", "tile_scatter_add", "tile_scatter_masked", *BITS}
+
+
+def test_each_line_of_the_table_has_its_numbers():
+    assert {*WANT, *STORED, *LOADED, *LEFT} == {*LINES}
+
+
+@pytest.mark.parametrize("name", [*WANT, *STORED, *LOADED])
+def test_a_tile_is_what_numpy_makes_of_it(name, tmp_path, backend):
+    given = values("float64")
+    t, u, v, s = given[:4, :4], given[1:, 1:], given[4, 1:], given[2, 3]
+    x, y, z = wb.array(given, dtype=wb.float64), wb.zeros(16, dtype=wb.float64), wb.zeros((6, 6), dtype=wb.float64)
+    wb.launch_tiled(kernel(name, "float64", tmp_path), dim=1, inputs=[x, y, z], block_dim=32)
+    r = WANT[name](t, u, v, s) if name in WANT else given[LOADED[name]] if name in LOADED else u
+    want = np.zeros(16)
+    want[: np.size(r)] = np.ravel(r)
+    np.testing.assert_allclose(y.numpy(), want, rtol=1e-12, atol=1e-14)
+    np.testing.assert_allclose(z.numpy(), STORED[name](t, u) if name in STORED else np.zeros((6, 6)), atol=1e-14)
