@@ -621,6 +621,7 @@ def cg():
     Under a tape the derivative by b and the entries of A, or by all that the launches of its `matvec` read, is that of
     the solution, by a solve with A transposed; x as first guess has none. Second derivatives are exact too; of a
     LinearOperator while what its `matvec` reads stays as it is. `replay` solves again, but not for a LinearOperator.
+    Pictures show the solve as one box; its tip says how the residual went down, as `residuals` of a `CG` does.
     Raises LaunchError [linear], [capture] for check_every=0 under a tape in a capture; GradientError [linear].
 
     >>> A, x = wb.array([[4.0, 1.0], [1.0, 3.0]]), wb.zeros(2)
