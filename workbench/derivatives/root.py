@@ -58,10 +58,10 @@ def root(residual: Residual, guess: array, *params: array, tol: float | None = N
                starts.
     tol        the largest residual that is none: by default 100 roundings of the numbers that it is made of.
     Under an open tape the launches of the residual at the solution are recorded, and a step that makes the solution
-    depend on `params`: `backward`, `jvp`, `hvp` and `hessian` are exact, no iteration is unrolled. Pictures show all that
-    as one box, whose first event says how the residual went down. A tape with a root cannot be replayed on other inputs,
-    as the solution is another one there. Of an energy the residual may be the gradient by an inner tape: `tape.zero()`
-    behind it, as each of its calls has added to the gradients of `params`.
+    depend on `params`: `backward`, `jvp`, `hvp` and `hessian` are exact, no iteration is unrolled. Pictures show that
+    as one box, whose first event says how the residual went down. A tape with a root cannot be replayed on other
+    inputs, as the solution is another one there. Of an energy the residual may be the gradient by an inner tape:
+    `tape.zero()` behind it, as each of its calls has added to the gradients of `params`.
     Raises GradientError [not-converged], with the residual; [singular] where the solution is not unique nearby;
     LaunchError [root] for arguments that do not fit; what the launches raise.
 
