@@ -261,3 +261,23 @@ def test_indices_that_an_op_finds_in_a_capture_are_refused_where_races_rest_on_t
     with pytest.raises(wb.LaunchError, match="indices"), wb.capture(), wb.Tape() as tape:
         wb.launch(pick, 3, [order(x), x, y])
         tape.backward(grads={y: wb.ones(3, dtype=F)})
+
+
+def test_results_may_have_another_order_of_bytes():
+    @wb.custom_op
+    def doubled(x: np.ndarray) -> np.ndarray:
+        return (2.0 * x).astype(">f4")
+
+    @doubled.vjp
+    def doubled_vjp(x: np.ndarray, y: np.ndarray, adj: np.ndarray) -> np.ndarray:
+        return (2.0 * adj).astype(">f4")
+
+    x = wb.array([1.0, 2.0], requires_grad=True)
+    with wb.capture() as graph:
+        with wb.Tape() as tape:
+            y = doubled(x)
+        tape.backward(grads={y: wb.ones(2)})
+    x.assign([3.0, 4.0])
+    x.grad.zero_()
+    graph.replay()
+    assert y.list() == [6.0, 8.0] and x.grad.list() == [2.0, 2.0]

@@ -194,7 +194,7 @@ class OpCall:
     def _write(self, found: object, tape: Recording | None) -> None:
         """Write what the function returned now to `outs`. Raises LaunchError [custom-op] where it does not fit."""
         values, places = [np.atleast_1d(v) for v in listed(found)], [a.data for a in self.outs]
-        if [(v.dtype, v.shape) for v in values] != [(p.dtype, p.shape) for p in places]:
+        if len(values) != len(places) or not all(map(_alike, values, places)):
             was, now = ([(v.dtype.name, v.shape) for v in vs] for vs in (places, values))
             text = f"{self.op.__name__} returned other shapes or types when it was called again: {now}, not {was}."
             raise LaunchError(text, slug="custom-op", why="What follows works on the same arrays.")
@@ -298,6 +298,11 @@ class OpCall:
         for a in arrays:
             if a.allocation not in self.followed:
                 raise late(tape.names.called(a), event)
+
+
+def _alike(a: Any, b: Any) -> bool:
+    """True if two arrays are of one shape and type, be it with other orders of bytes."""
+    return a.shape == b.shape and (a.dtype == b.dtype or a.dtype.name == b.dtype.name)
 
 
 def _plain(args: Sequence[object]) -> list[Any]:
