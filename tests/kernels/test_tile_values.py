@@ -118,3 +118,50 @@ def test_a_tile_is_what_numpy_makes_of_it(name, tmp_path, backend):
     want[: np.size(r)] = np.ravel(r)
     np.testing.assert_allclose(y.numpy(), want, rtol=1e-12, atol=1e-14)
     np.testing.assert_allclose(z.numpy(), STORED[name](t, u) if name in STORED else np.zeros((6, 6)), atol=1e-14)
+
+
+@wb.kernel
+def viewed(x: wb.array2d[float], at: wb.array[int], y: wb.array2d[float]):
+    t = wb.tile_load(x, shape=(4, 4))
+    k = at[0]
+    wb.tile_store(y, wb.tile_view(t, offset=(k, 0), shape=(2, 4)))
+
+
+@wb.kernel
+def assigned(x: wb.array2d[float], at: wb.array[int], y: wb.array2d[float]):
+    t = wb.tile_load(x, shape=(4, 4))
+    k = at[0]
+    wb.tile_assign(t, wb.tile_ones(shape=(2, 3), dtype=float), offset=(k, 1))
+    wb.tile_store(y, t)
+
+
+@wb.kernel
+def extracted(x: wb.array2d[float], at: wb.array[int], y: wb.array2d[float]):
+    t = wb.tile_load(x, shape=(4, 4))
+    k = at[0]
+    wb.tile_store(y, wb.tile_full(shape=(1, 1), value=wb.tile_extract(t, k, 1)))
+
+
+PARTS = {
+    viewed: lambda x, k: x[k : k + 2],
+    assigned: lambda x, k: changed(x, np.s_[k : k + 2, 1:], 1),
+    extracted: lambda x, k: x[k : k + 1, 1:2] if k != -1 else x[-1:, 1:2],
+}
+
+
+@pytest.mark.parametrize("k", range(-5, 6))
+@pytest.mark.parametrize("part", PARTS, ids=lambda kernel: kernel.key)
+def test_a_part_at_an_index_from_an_array_lies_in_the_tile_or_is_refused(part, k, backend):
+    given = np.arange(16, dtype=np.float32).reshape(4, 4)
+    inside = -4 <= k < 4 if part is extracted else 0 <= k <= 2
+    y = wb.zeros(PARTS[part](given, k).shape if inside else (4, 4))
+
+    def launch() -> None:
+        wb.launch_tiled(part, dim=1, inputs=[wb.array(given), wb.array([k], dtype=int), y], block_dim=32)
+
+    if not inside:
+        with pytest.raises(wb.BoundsError, match=rf"t\[{k}, [01]\] at line \d+, outside shape \(4, 4\)"):
+            launch()
+        return
+    launch()
+    np.testing.assert_array_equal(y.numpy(), PARTS[part](given, k))
