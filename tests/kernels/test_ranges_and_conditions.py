@@ -66,3 +66,21 @@ def test_a_condition_that_changes_a_name_or_a_local_array_is_refused(condition):
 def test_a_condition_that_reads_a_local_array_runs():
     body = "s = wb.zeros(2, dtype=float)\nwhile s[0] < float(n):\n    s[0] = s[0] + 1.0\n    y[0] += 2.0"
     assert launched(body) == [6.0, 0.0]
+
+
+@pytest.mark.parametrize("what", ["y", "y.shape[0]", "n + 1", "n", "wb.vec3(f, f, f)", "y[0]", "advance(y, n)"])
+def test_what_cannot_be_counted_is_refused(what):
+    assert refused(f"for j in {what}:\n    y[0] = 1.0") == ("for-range", 7)
+
+
+@pytest.mark.parametrize(
+    ("target", "items", "want"),
+    [
+        ("y[1]", "(1.0, 2.0)", [3.0, 2.0]),
+        ("(a, y[1])", "((1.0, 2.0), (3.0, 4.0))", [6.0, 4.0]),
+        ("(y[1], a)", "((1.0, 2.0), (3.0, 4.0))", [4.0, 3.0]),
+        ("a", "(1.0, 2.0)", [0.0, 0.0]),
+    ],
+)
+def test_items_go_where_the_target_says(target, items, want):
+    assert launched(f"a = 0.0\nfor {target} in {items}:\n    y[0] = y[0] + y[1]") == want
