@@ -10,6 +10,7 @@ Pauwels, Vaiter, "One-step differentiation of iterative algorithms" (2023).
 from __future__ import annotations
 
 from collections.abc import Callable
+from contextlib import suppress
 from typing import Any
 
 import numpy as np
@@ -272,7 +273,7 @@ def _newton(
         noise = 100 * eps * float(np.linalg.norm(np.abs(slope) @ np.abs(read_values(x)))) + 1e-300
         if size <= (wanted := noise if tol is None else tol):
             return x, slope, residuals_text(sizes, len(sizes) - 1, wanted)
-        step = np.linalg.lstsq(slope, r, rcond=None)[0]
+        step = _step(slope, r)
         start = read_values(x).astype(np.float64)
         for k in range(HALVINGS):
             x.assign((start - step / 2**k).astype(read_values(x).dtype))
@@ -281,6 +282,16 @@ def _newton(
                 break
         r, slope = _linear(residual, x, params)
     raise _not_converged(name, maxiter, np.linalg.norm(r))
+
+
+def _step(slope: np.ndarray, r: np.ndarray) -> np.ndarray:
+    """slope^-1 r; where a matrix is singular but for rounding, the shortest step that leaves least of r."""
+    with suppress(np.linalg.LinAlgError):
+        inverse = np.linalg.inv(slope)
+        size = np.abs(slope).sum(0).max() * np.abs(inverse).sum(0).max()  # the condition in the 1-norm
+        if size * SINGULAR * np.finfo(r.dtype).eps < 1:
+            return inverse @ r
+    return np.linalg.lstsq(slope, r, rcond=None)[0]
 
 
 def _not_converged(name: str, maxiter: int, size: float | np.floating) -> GradientError:
