@@ -432,3 +432,27 @@ def test_a_gutter_of_minima_is_refused_wherever_one_starts(scalar):
         with pytest.raises(wb.GradientError) as refused:
             wb.minimize(objective, wb.array(start, dtype=scalar), p)
         assert refused.value.slug == "not-a-minimum"
+
+
+@wb.kernel
+def logarithm(x: wb.array[wb.float64], r: wb.array[wb.float64]):
+    r[0] = wb.log(x[0]) + wb.float64(1.0)
+
+
+@wb.kernel
+def square_root(x: wb.array[wb.float64], r: wb.array[wb.float64]):
+    r[0] = wb.sqrt(x[0]) + x[0] - wb.float64(1.0)
+
+
+@pytest.mark.parametrize("start", [-1.0, 0.0, np.nan, np.inf])
+@pytest.mark.parametrize("kernel", [logarithm, square_root], ids=lambda kernel: kernel.key)
+def test_where_nothing_is_finite_no_root_is_looked_for(kernel, start):
+    def residual(x):
+        r = wb.zeros(1, dtype=wb.float64)
+        wb.launch(kernel, 1, [x, r])
+        return r
+
+    with pytest.raises(wb.GradientError, match=r"in 0 iterations(.|\n)*not finite(.|\n)*\[not-converged\]"):
+        wb.root(residual, wb.array([start], dtype=wb.float64))
+    want = np.exp(-1.0) if kernel is logarithm else ((np.sqrt(5.0) - 1.0) / 2.0) ** 2
+    assert wb.root(residual, wb.array([0.5], dtype=wb.float64)).list() == [pytest.approx(want)]

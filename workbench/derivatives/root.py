@@ -270,6 +270,8 @@ def _newton(
     sizes: list[float] = []
     for _ in range(maxiter):
         sizes.append(size := float(np.linalg.norm(r)))
+        if not np.isfinite(size + np.abs(slope).sum()):
+            raise _not_converged(name, len(sizes) - 1, size, finite=False)
         noise = 100 * eps * float(np.linalg.norm(np.abs(slope) @ np.abs(read_values(x)))) + 1e-300
         if size <= (wanted := noise if tol is None else tol):
             return x, slope, residuals_text(sizes, len(sizes) - 1, wanted)
@@ -288,14 +290,17 @@ def _step(slope: np.ndarray, r: np.ndarray) -> np.ndarray:
     """slope^-1 r; where a matrix is singular but for rounding, the shortest step that leaves least of r."""
     with suppress(np.linalg.LinAlgError):
         inverse = np.linalg.inv(slope)
-        size = np.abs(slope).sum(0).max() * np.abs(inverse).sum(0).max()  # the condition in the 1-norm
+        size = np.abs(slope).sum(0).max(initial=0.0) * np.abs(inverse).sum(0).max(
+            initial=0.0
+        )  # the condition in the 1-norm
         if size * SINGULAR * np.finfo(r.dtype).eps < 1:
             return inverse @ r
     return np.linalg.lstsq(slope, r, rcond=None)[0]
 
 
-def _not_converged(name: str, maxiter: int, size: float | np.floating) -> GradientError:
-    text = f"{name}() did not converge in {maxiter} iterations: the residual is {size:.3g}."
+def _not_converged(name: str, count: int, size: float | np.floating, finite: bool = True) -> GradientError:
+    text = f"{name}() did not converge in {count} iterations: the residual is {size:.3g}"
+    text += "." if finite else ", and it or its derivative is not finite."
     why = "Its gradient is that of the solution, not of an iterate."
     return GradientError(text, slug="not-converged", where=memory.caller_where(), why=why, instead="a better guess")
 
