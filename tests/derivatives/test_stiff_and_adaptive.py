@@ -190,6 +190,13 @@ def test_what_cannot_be_integrated_is_refused():
         wb.bdf2(lambda t, x: x, 0.0, 0.1, x)
 
 
+@pytest.mark.parametrize("start, rate", [(np.nan, 1.0), (np.inf, 1.0), (1.0, np.nan), (1.0, np.inf)])
+def test_what_is_not_finite_is_refused_in_no_time(start, rate):
+    x = wb.full(1, start, dtype=F)
+    with pytest.raises(wb.LaunchError, match=r"state or its rates are not finite(.|\n)*\[integrate\]"):
+        wb.rk45(lambda t, x: x * rate, 0.0, 2.0, x)
+
+
 def test_steps_go_backwards_too_and_nowhere():
     x = wb.ones(1, dtype=F)
     assert wb.rk45(lambda t, x: x, 1.0, 1.0, x) == [1.0, 1.0] and x.list() == [1.0]

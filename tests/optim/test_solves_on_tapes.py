@@ -82,3 +82,24 @@ def test_a_root_is_one_box_with_its_history():
         wb.root(residual, wb.array([1.0, 1.0], dtype=wb.float64), p)
     assert [box.name for box in tape.scopes] == ["root"] and tape.scopes[0].last == len(tape.events)
     assert re.match(r"\d turns, residual █[▁-█]+▁ 27 to ", tape.events[0].said)
+
+
+@pytest.mark.parametrize("name", ["cg", "cr", "bicgstab", "gmres", "lu"])
+@pytest.mark.parametrize("part", ["A", "b"])
+def test_operands_that_are_not_finite_have_no_residual_and_no_gradient(name, part, backend):
+    given = {"A": np.diag([1.0, 2.0, 4.0]), "b": np.ones(3)}
+    given[part].flat[0] = np.nan
+    A, b = (wb.array(a, dtype=wb.float64, requires_grad=True) for a in given.values())
+    with wb.Tape() as tape:
+        x = wb.zeros(3, dtype=wb.float64)
+        _, residual, _ = getattr(linear, name)(A, b, x)
+    assert not np.isfinite(residual)
+    with pytest.raises(wb.GradientError, match=r"did not converge(.|\n)*\[linear\]"):
+        tape.backward(grads={x: wb.ones_like(x)})
+
+
+def test_factors_of_a_singular_sparse_matrix_are_refused():
+    places = wb.array([0, 1], dtype=int)
+    A = wb.sparse.bsr_from_triplets(3, 3, places, places, wb.array([1.0, 2.0], dtype=wb.float64))
+    with pytest.raises(wb.LaunchError, match=r"lu\(\) of a singular matrix(.|\n)*\[linear\]"):
+        linear.lu(A, wb.ones(3, dtype=wb.float64), wb.zeros(3, dtype=wb.float64))

@@ -228,7 +228,11 @@ def rk45(rates: Rates, t: float, end: float, *state: array, rtol: float = 1e-3, 
     with memory.unrecorded():
         parts = Pack({f"state {k}": x for k, x in enumerate(state)})
         start, times, said = parts.vector, [float(t)], ""
-        solver = RK45(flow, t, read_values(start).astype(np.float64), end, rtol=rtol, atol=atol)
+        begin = read_values(start).astype(np.float64)
+        if not np.isfinite([begin, flow(t, begin)]).all():  # SciPy would look for a smaller step for ever
+            text = f"rk45() at t = {t:.6g}: the state or its rates are not finite."
+            raise LaunchError(text, slug="integrate", where=memory.caller_where())
+        solver = RK45(flow, t, begin, end, rtol=rtol, atol=atol)
         while solver.status == "running":
             said = solver.step()
             times.append(float(solver.t))

@@ -419,11 +419,15 @@ class LU(LinearSolverState):
 
         if self._factored is None or not _same_matrix(self._factored[0], matrix):
             if sparse.issparse(matrix):
-                factors = sparse.linalg.splu(matrix.tocsc())
+                try:
+                    factors = sparse.linalg.splu(matrix.tocsc())
+                except RuntimeError as error:  # SciPy's word for it
+                    text = f"lu() of a singular matrix: {error}"
+                    raise LaunchError(text, slug="linear", instead="a regular matrix, or gmres") from None
                 self._factored = matrix.copy(), lambda b, turned: factors.solve(b, "T" if turned else "N")
             else:
-                pair = linalg.lu_factor(matrix)
-                self._factored = matrix.copy(), lambda b, turned: linalg.lu_solve(pair, b, int(turned))
+                pair = linalg.lu_factor(matrix, check_finite=False)  # NaN has a residual of NaN, as in other solves
+                self._factored = matrix.copy(), lambda b, turned: linalg.lu_solve(pair, b, int(turned), False, False)
         return self._factored[1]
 
 
