@@ -197,6 +197,15 @@ def test_what_is_not_finite_is_refused_in_no_time(start, rate):
         wb.rk45(lambda t, x: x * rate, 0.0, 2.0, x)
 
 
+@pytest.mark.parametrize(
+    "times, tolerances", [((0.0, np.nan), {}), ((0.0, np.inf), {}), ((np.nan, 1.0), {}), ((0.0, 1.0), {"rtol": np.nan})]
+)
+def test_times_and_tolerances_are_finite(times, tolerances):
+    x = wb.ones(1, dtype=F)
+    with pytest.raises(wb.LaunchError, match=r"these are finite numbers(.|\n)*\[integrate\]"):
+        wb.rk45(lambda t, x: x, *times, x, **tolerances)
+
+
 def test_steps_go_backwards_too_and_nowhere():
     x = wb.ones(1, dtype=F)
     assert wb.rk45(lambda t, x: x, 1.0, 1.0, x) == [1.0, 1.0] and x.list() == [1.0]

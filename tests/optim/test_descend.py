@@ -268,6 +268,9 @@ def test_packs_refuse_what_is_no_vector():
         p.assign(wb.zeros(8))
     with pytest.raises(wb.LaunchError, match="pack of nothing"):
         wb.pack({})
+    for other, name in ((3.0, "float"), (np.ones(2), "ndarray")):
+        with pytest.raises(wb.LaunchError, match=f"pack of x: float32, y: {name}"):
+            wb.pack({"x": wb.ones(2), "y": other})
 
 
 def test_parameters_that_share_numbers_are_refused_and_parts_of_one_array_are_not():

@@ -28,9 +28,10 @@ class Pack:
     def __init__(self, arrays: Mapping[str, array]):
         self.arrays = dict(arrays)
         self._places: dict[str, tuple[int, int]] = {}
-        kinds = {scalar_in(a.dtype) for a in self.arrays.values()}
-        if len(kinds) != 1 or not all(isinstance(a.dtype, Scalar | Composite) for a in self.arrays.values()):
-            text = f"pack of {', '.join(f'{n}: {a.dtype}' for n, a in self.arrays.items()) or 'nothing'}."
+        given = {n: a.dtype if isinstance(a, array) else type(a).__name__ for n, a in self.arrays.items()}
+        kinds = {scalar_in(t) for t in given.values() if isinstance(t, Scalar | Composite)}
+        if len(kinds) != 1 or not all(isinstance(t, Scalar | Composite) for t in given.values()):
+            text = f"pack of {', '.join(f'{n}: {t}' for n, t in given.items()) or 'nothing'}."
             raise LaunchError(text, slug="pack", why="A vector has one type of numbers.", instead="arrays of floats")
         (self.dtype,) = kinds
         self.size = 0

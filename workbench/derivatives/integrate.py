@@ -205,6 +205,9 @@ def rk45(rates: Rates, t: float, end: float, *state: array, rtol: float = 1e-3, 
     from scipy.integrate import RK45  # when it is called: it takes a while to load
 
     capture_log.refuse("rk45()", "steps of one size, as of rk4, or jit=False")
+    if not np.isfinite([t, end, rtol, atol]).all():
+        text = f"rk45() from t = {t} to {end}, rtol {rtol}, atol {atol}: these are finite numbers."
+        raise LaunchError(text, slug="integrate", where=memory.caller_where())
 
     def flow(t: float, y: np.ndarray) -> np.ndarray:
         now = parts.views(array(y, dtype=start.dtype, device=start.device))
