@@ -34,6 +34,7 @@ def solved(name: str, by_entries: bool) -> tuple[wb.Tape, linear.LinearSolverSta
     return tape, solver
 
 
+@pytest.mark.host_memory("gmres")
 @pytest.mark.parametrize("by_entries", [False, True])
 @pytest.mark.parametrize("name", ["cg", "bicgstab", "gmres"])
 def test_a_solve_is_one_box_with_the_history_of_its_residual(name, by_entries, backend):
@@ -84,6 +85,7 @@ def test_a_root_is_one_box_with_its_history():
     assert re.match(r"\d turns, residual █[▁-█]+▁ 27 to ", tape.events[0].said)
 
 
+@pytest.mark.host_memory("gmres", "lu")  # factors are of entries on the CPU
 @pytest.mark.parametrize("name", ["cg", "cr", "bicgstab", "gmres", "lu"])
 @pytest.mark.parametrize("part", ["A", "b"])
 def test_operands_that_are_not_finite_have_no_residual_and_no_gradient(name, part, backend):
