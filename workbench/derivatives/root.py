@@ -110,10 +110,10 @@ def _implicit(
 
     Under an open tape with its derivatives. In a capture every replay solves again.
     """
-    recorded, said = (tape := memory.recorder()) is not None, ""
+    tape, said = memory.recorder(), ""
     with memory.unrecorded():
         found, x = (zeros_like(flat(guess), requires_grad=False) for _ in range(2))
-        matrix = zeros(x.size**2 if recorded else 1, x.dtype, x.device)
+        matrix = zeros(1 if tape is None else x.size**2, x.dtype, x.device)
         found.name, x.name, matrix.name = f"solution of {name}", "solution", "inverse of dr/dx"
 
     def solve() -> None:
@@ -121,7 +121,7 @@ def _implicit(
         with memory.unrecorded(), capture_log.following(None):
             solution, slope, said = solved()
             copy(found, solution)
-            if recorded:
+            if tape is not None:
                 matrix.assign(_inverse(slope, x).reshape(-1).astype(x.dtype.numpy))
 
     capture_log.do(solve)
@@ -264,7 +264,7 @@ def _check(name: str, function: object, guess: object) -> None:
 def _newton(
     name: str, residual: Residual, x: array, params: tuple[array, ...], tol: float | None, maxiter: int
 ) -> Solved:
-    """The root by Newton's method with halved steps where one leads away."""
+    """`Solved` by Newton's method, with halved steps where one leads away. Raises GradientError [not-converged]."""
     eps = float(np.finfo(read_values(x).dtype).eps)
     r, slope = _linear(residual, x, params)
     sizes: list[float] = []
@@ -290,10 +290,8 @@ def _step(slope: np.ndarray, r: np.ndarray) -> np.ndarray:
     """slope^-1 r; where a matrix is singular but for rounding, the shortest step that leaves least of r."""
     with suppress(np.linalg.LinAlgError):
         inverse = np.linalg.inv(slope)
-        size = np.abs(slope).sum(0).max(initial=0.0) * np.abs(inverse).sum(0).max(
-            initial=0.0
-        )  # the condition in the 1-norm
-        if size * SINGULAR * np.finfo(r.dtype).eps < 1:
+        condition = np.linalg.norm(slope, 1) * np.linalg.norm(inverse, 1)
+        if condition * SINGULAR * np.finfo(r.dtype).eps < 1:
             return inverse @ r
     return np.linalg.lstsq(slope, r, rcond=None)[0]
 

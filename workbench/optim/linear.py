@@ -190,10 +190,9 @@ def _compiled_cg(
     A, *near = products
     r = near[0].x if near else np.zeros_like(b)
     vectors = [b, x, A.x, A.out, r, near[0].out if near else r]
-    given = *A.row, *(near[0].row if near else (0, 0)), *map(capture_log.address, vectors), len(b), most, restart
     sizes = np.empty(min(most + 1, KEPT))
-    rest = 0, limit, 0, capture_log.address(sizes), len(sizes)
-    block, at = capture_log.block_of(_SYSTEM.pack(*given, *rest))
+    given = *A.row, *(near[0].row if near else (0, 0)), *map(capture_log.address, vectors), len(b), most, restart
+    block, at = capture_log.block_of(_SYSTEM.pack(*given, 0, limit, 0, capture_log.address(sizes), len(sizes)))
     thread_pool.conjugate_gradients(b.itemsize)(at)
     for product in products:
         product.look()

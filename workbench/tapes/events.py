@@ -52,7 +52,7 @@ class Event:
     noted: bool = False  # a write through NumPy, of which only the sources are known
     reason: str = ""  # of an opaque event: why its adjoint is not known
     value: Any = None  # of a fill, where it is known
-    said: str = ""  # of the result of a solve: how its residual went down
+    said: str = ""  # of one event of a solve: how its residual went down
     guess: array | None = None  # of the first event of a solve: the array that it began at, which it has read
     followed: bool = True  # False: a copy whose source was not on an active path
 
