@@ -304,3 +304,16 @@ def test_what_a_tape_started_from_is_not_replayed_when_it_was_changed_unseen(loa
     at[1] = 7.0
     with pytest.raises(wb.GradientError, match=r"'x' was changed behind the tape's back(.|\n)*\[overwritten\]"):
         tape.replay()
+
+
+@pytest.mark.parametrize("many", [1, 2])
+def test_what_went_through_a_pickle_under_a_tape_says_that_its_gradient_ends(many):
+    x = wb.array([1.1234, 2.2345, 3.3456], requires_grad=True)
+    with wb.Tape() as tape:
+        y = x * x
+        again = pickle.loads(pickle.dumps([y] * many))[-1]
+        z = again + x
+    with pytest.warns(UserWarning, match=r"again got values equal to what was read from y, read at .*test_pickle"):
+        tape.backward(grads={z: wb.ones(3)})
+    assert x.grad.list() == [1, 1, 1]
+    assert pickle.loads(pickle.dumps(y)).list() == y.list()  # outside of tapes without a word

@@ -24,7 +24,7 @@ import numpy as np
 
 from ..arrays import allocation as memory
 from ..arrays.allocation import Allocation
-from ..arrays.array import array, array_on
+from ..arrays.array import array, array_on, exact
 from ..arrays.copying import set_gradient
 from ..arrays.host_reads import Supposed
 from ..arrays.names import is_users
@@ -185,6 +185,7 @@ def _mark(a: Allocation, marks: tuple) -> None:
 def _placed(memory: Allocation, dtype: T.Type, shape: tuple, strides: tuple, offset: int, name: str | None) -> array:
     made = array_on(memory, dtype, shape, strides, offset)
     made.name = name
+    exact.trace(made, np.array(made.data))
     return made
 
 
@@ -267,7 +268,10 @@ def reduced(thing: object) -> Any:
     """The `__reduce__` value of an object: (callable, arguments). Sharing is kept within one pickle.
 
     Functions, and the kernels and funcs around them, go as the bytes of `pack`: Python's pickle would look them up.
+    An array under an open tape is read by it, as by `numpy()`.
     """
+    if isinstance(thing, array) and (tape := memory.recorder()) is not None and thing.device.is_cpu:
+        tape.numbers.read(thing.carrying(thing.data))
     if isinstance(thing, Kernel | Func):
         return unpack, (pack(thing),)
     if isinstance(thing, Allocation):  # with its gradient
