@@ -23,6 +23,7 @@ from workbench.arrays.creation import (
     zeros,
     zeros_like,
 )
+from workbench.arrays.names import part_of
 from workbench.arrays.ports import array_operators
 from workbench.arrays.read_values import ReadValues
 from workbench.config import config
@@ -550,6 +551,12 @@ def test_arrays_of_structs_hold_instances_and_records():
     assert p.zero_().numpy()["m"].tolist() == [0, 0]
     with refused("field"):
         array([Inner()], dtype=P)
+
+
+def test_a_field_is_called_by_its_path():
+    p = array([ball(1), ball(2)], dtype=P)
+    for path in ("q", "inner.a", "inner.b", "k", "m"):
+        assert part_of("p", p, p.field(path)) == f"p.{path}"
 
 
 def test_fields_of_a_struct_array_are_views_with_shared_gradients():

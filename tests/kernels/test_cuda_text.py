@@ -257,6 +257,23 @@ def test_what_no_other_thread_adds_to_is_no_atomic():
 
 
 @wb.kernel
+def two_cells(x: wb.array(dtype=float), a: int, b: int, loss: wb.array(dtype=float)):
+    i = wb.tid()
+    wb.atomic_add(loss, a, x[i])
+    wb.atomic_add(loss, b, 2.0 * x[i])
+    wb.atomic_add(loss, 0, 3.0 * x[i])
+    wb.atomic_add(loss, b, 4.0 * x[i])
+    wb.atomic_add(loss, 0, 5.0 * x[i])
+
+
+def test_each_cell_has_a_sum_of_its_own():
+    text = body(two_cells)
+    cells = [re.findall(rf"wb_place{k} = &loss\[(\w+)\];", text) for k in range(4)]
+    assert [len(found) for found in cells] == [1, 2, 2, 0]
+    assert len({found[0] for found in cells[:3]}) == 3 and all(len({*found}) == 1 for found in cells[:3])
+
+
+@wb.kernel
 def many_parameters(x: wb.array(dtype=float), a: wb.array(dtype=wb.mat44), b: wb.array(dtype=float)):
     i = wb.tid()
     for r in range(4):

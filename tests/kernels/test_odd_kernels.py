@@ -269,6 +269,8 @@ ILLEGAL = {
     "a struct of another type": ("o = Out(Out(), x[i])", "store-type", 1),
     "a struct's field of another type": ("o = Out()\no.h = x[i]", "store-type", 2),
     "a sum of structs": ("o = Out() + Out()", "operand-type", 1),
+    "a number shifted by a vector": ("v = n[i] << IV(1, 2, 3)", "operand-type", 1),
+    "a vector shifted by one of another length": ("v = IV(1, 2, n[i]) >> wb.vec2i(1, 2)", "operand-type", 1),
     "a row of a number": ("y[i] = x[i][0]", "not-indexable", 1),
     "no index": ("y[i] = x[()]", "operand-type", 1),
     "a part of a constructor written": ("V3(x[i])[0] = F(0.0)", "assign", 1),

@@ -266,6 +266,16 @@ def test_a_float16_array_has_float32_tangents():
     np.testing.assert_array_equal(moved, [3.0, 600000.0])
 
 
+def test_iteration_gives_the_arrays_that_have_a_tangent():
+    x, aside, y, other = f64([1, 2], requires_grad=True), f64([1, 2]), f64([0, 0]), f64([0, 0])
+    with wb.Tape() as tape:
+        wb.launch(square, 2, [x], [y])
+        wb.launch(square, 2, [aside], [other])
+    moved = wb.jvp(tape, {x: [1.0, 1.0]})
+    assert {id(a) for a in moved} == {id(x), id(y)} and len(moved) == 2
+    assert x in moved and y in moved and aside not in moved and other not in moved
+
+
 # ---- what is refused
 
 
