@@ -320,3 +320,31 @@ def test_a_turn_is_taken_again_where_its_sums_tell_of_it(kernel, again):
     """What is carried but not added up, as the factor of a recurrence, may be lost to the sums."""
     active = [p for p in kernel.program().floats if p != "soft"]
     assert ("[!now]" in emit_c.text(form(kernel, active)[1], Variant(restrict=True))) is again
+
+
+@wb.kernel
+def sum_and_own(x: wb.array(dtype=F), k: wb.array(dtype=int), y: wb.array(dtype=F), total: wb.array(dtype=F), n: int):
+    i = wb.tid()
+    s = F(0.0)
+    for j in range(n):
+        s += x[j] * x[i]
+    y[i] = s
+    wb.atomic_add(total, 0, s)
+
+
+@wb.kernel
+def sum_and_others(
+    x: wb.array(dtype=F), k: wb.array(dtype=int), y: wb.array(dtype=F), total: wb.array(dtype=F), n: int
+):
+    i = wb.tid()
+    s = F(0.0)
+    for j in range(n):
+        s += x[j] * x[i]
+    y[k[i]] = s
+    wb.atomic_add(total, 0, s)
+
+
+@pytest.mark.parametrize(("kernel", "apart"), [(sum_and_own, True), (sum_and_others, False)])
+def test_threads_are_summed_in_any_order_only_where_each_writes_to_cells_of_its_own(kernel, apart):
+    found, function = form(kernel)
+    assert found is not None and ("omp simd" in emit_c.text(function, Variant(restrict=True))) == apart
