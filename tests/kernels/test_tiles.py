@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import runpy
 from dataclasses import replace
 
@@ -146,6 +147,8 @@ def test_the_cuda_text_becomes_machine_code(name):
         names = frozenset(p.name for p in function.arrays)
         text = emit_cuda.text(function, Variant(contiguous=names, restrict=True, atomic=names, index32=True))
         assert nvrtc.to_cubin(text, "sm_90")
+        # the next block that these threads run writes to the same tiles
+        assert re.search(r"for \(\w+ wb_thread = .*__syncthreads\(\);\n    \}\n\}\n*$", text, re.DOTALL)
 
 
 @wb.kernel
