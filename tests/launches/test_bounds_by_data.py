@@ -423,3 +423,20 @@ def test_a_number_in_an_index_that_is_no_line_is_looked_at_in_every_launch(backe
         with pytest.raises(wb.BoundsError):
             wb.launch(next_but_turned, 1, inputs=[whole[:50], n])
     assert not whole.numpy()[50:].any()
+
+
+@wb.kernel
+def by_cast(x: wb.array[float], u: wb.array[wb.uint32], w: wb.array[wb.uint16], y: wb.array[float]):
+    i = wb.tid()
+    y[i] = x[wb.int32(u[i])] + x[wb.int16(w[i])]
+
+
+@pytest.mark.parametrize("backend", BACKENDS)
+def test_unsigned_numbers_that_become_signed_may_count_from_the_end(backend):
+    wb.config.backend = backend
+    x, y = wb.array([1.0, 2.0, 3.0], requires_grad=True), wb.zeros(2)
+    u, w = wb.array(np.array([0, 2**32 - 1], np.uint32)), wb.array(np.array([2**16 - 2, 0], np.uint16))
+    with wb.Tape() as tape:
+        wb.launch(by_cast, 2, [x, u, w], [y])
+    tape.backward(grads={y: wb.array([1.0, 10.0])})
+    assert y.list() == [3.0, 4.0] and x.grad.list() == [11.0, 1.0, 10.0]

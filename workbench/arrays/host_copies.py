@@ -198,8 +198,8 @@ class HostCopies(Generic[A]):
 
     def _piece(self, part: A, value: object) -> bool:
         part = part if part.ndim else part.reshape((1,))
-        if isinstance(value, StridedArray) and value.size == part.size and value.dtype == part.dtype:
-            write_array("copy", part, value if value.shape == part.shape else value.reshape(part.shape))
+        if isinstance(value, StridedArray) and value.shape == part.shape and value.dtype == part.dtype:
+            write_array("copy", part, value)
             return True
         cell = self.cell(value)
         if cell is not None and cell.dtype != part.dtype and isinstance(cell.dtype, Composite):
