@@ -238,6 +238,17 @@ def test_replays_leave_kept_rows_alone():
 
 
 @pytest.mark.host_memory
+def test_a_kept_array_is_a_plain_copy_once_a_part_of_the_gradient_is_filled():
+    tape, x, y = recorded()
+    tape.backward(grads={y: seed(*ONE)})
+    kept, before = x.grad.numpy(), x.grad.list()
+    kept[0] = 5.0
+    x.grad[1:2].fill_(7.0)
+    kept[2] = 9.0
+    assert x.grad.list() == [5.0, 7.0, *before[2:]]
+
+
+@pytest.mark.host_memory
 def test_a_callback_reads_and_writes_the_live_adjoint():
     x, y = leaf(), empty(requires_grad=True)
     with wb.Tape() as tape:
