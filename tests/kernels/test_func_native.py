@@ -4,11 +4,15 @@ import ctypes
 import pickle
 import shutil
 import subprocess
+from contextlib import nullcontext
 
 import numpy as np
 import pytest
 
 import workbench as wb
+from workbench.kernels.emit import cuda
+from workbench.kernels.reading.elementwise import elementwise
+from workbench.kernels.types import Array
 
 SNIPPETS = {
     "loops": """
@@ -373,6 +377,11 @@ def test_loops_over_a_range_end_where_the_array_does(backend):
     wb.gradcheck(tape)
 
 
+@wb.func
+def plain(x: float):
+    return x * x
+
+
 def test_a_side_for_cuda_is_told_apart():
     @wb.func_native("""
     #if defined(__CUDA_ARCH__)
@@ -401,6 +410,10 @@ def test_a_side_for_cuda_is_told_apart():
     assert y.numpy().tolist() == [1, 1]
     with pytest.raises(wb.KernelError, match="something else for CUDA"):
         _ = k.cuda
+    for mapped, text in ((told, "something else for CUDA"), (plain, "")):
+        function = elementwise(mapped, [Array(wb.float32, 1)], 1).reading.function
+        with pytest.raises(wb.KernelError, match=text) if text else nullcontext():
+            cuda.text(function)
 
 
 def test_a_barrier_of_a_block_is_no_work_since_a_block_is_one_thread(backend):

@@ -121,6 +121,21 @@ def test_a_tile_is_what_numpy_makes_of_it(name, tmp_path, backend):
 
 
 @wb.kernel
+def rows(x: wb.array2d[float], y: wb.array[float], z: wb.array2d[float]):
+    t = wb.tile_load(x, shape=(4, 4))
+    wb.tile_store(y, wb.tile_view(t, offset=2))
+    wb.tile_store(z, wb.tile_view(t, offset=(1, 0), shape=(2, 4)))
+
+
+def test_a_view_has_the_axes_of_its_shape_or_those_without_an_offset(backend):
+    x = np.arange(16, dtype=np.float32).reshape(4, 4)
+    y, z = wb.zeros(4), wb.zeros((2, 4))
+    wb.launch_tiled(rows, dim=1, inputs=[wb.array(x), y, z], block_dim=32)
+    np.testing.assert_array_equal(y.numpy(), x[2])
+    np.testing.assert_array_equal(z.numpy(), x[1:3])
+
+
+@wb.kernel
 def viewed(x: wb.array2d[float], at: wb.array[int], y: wb.array2d[float]):
     t = wb.tile_load(x, shape=(4, 4))
     k = at[0]

@@ -315,6 +315,22 @@ def test_what_cannot_be_repeated_is_refused_at_the_second_call(function, slug, t
         off(x, v)
 
 
+CALLS = {"n": 0}
+
+
+def counting(x, v):
+    CALLS["n"] += 1
+    wb.launch(move, 2, [x, v, 1.0])
+
+
+def test_what_is_only_counted_in_python_is_told_and_replayed():
+    step, x, v = wb.jit(counting), wb.zeros(2), wb.ones(2)
+    with pytest.warns(UserWarning, match=r"CALLS is changed in Python by @wb\.jit counting"):
+        for _ in range(5):
+            step(x, v)
+    assert x.list() == [5.0, 5.0] and step.replays == 3 and CALLS["n"] in (2, 4)
+
+
 def test_a_number_that_changes_each_time_is_told():
     step = wb.jit(lambda x, v, dt: wb.launch(move, 2, [x, v, dt]))
     x, v = wb.zeros(2), wb.ones(2)
