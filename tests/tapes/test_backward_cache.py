@@ -5,6 +5,7 @@ from __future__ import annotations
 import gc
 import weakref
 from collections.abc import Callable
+from contextlib import nullcontext
 from typing import Any
 
 import numpy as np
@@ -141,6 +142,37 @@ def test_leaves_accumulate_and_what_was_overwritten_is_replaced(lists: list[Any]
         np.testing.assert_allclose(program.x[0].grad.numpy(), n * once, rtol=1e-5)
         with pytest.warns(UserWarning, match="overwrote the array"):
             assert not program.x[2].grad.numpy().any()
+    assert lists
+
+
+@wb.kernel
+def add(x: wb.array[float], y: wb.array[float]):
+    i = wb.tid()
+    wb.atomic_add(y, i, x[i] * x[i])
+
+
+@wb.kernel
+def triple(y: wb.array[float], z: wb.array[float]):
+    i = wb.tid()
+    z[i] = 3.0 * y[i]
+
+
+@pytest.mark.parametrize("filled", [False, True])
+def test_what_is_added_to_has_its_gradient_and_what_is_filled_says_why_it_has_none(filled: bool, lists: list[Any]):
+    x, y, z = (wb.array([1.0, 2.0, 3.0], requires_grad=True) for _ in range(3))
+    for turn in range(5):
+        y.assign([1.0, 2.0, 3.0])
+        with wb.Tape() as tape:
+            if filled:
+                y.zero_()
+            wb.launch(add, 3, [x], [y])
+            wb.launch(triple, 3, [y], [z])
+        tape.zero()
+        seed = float(turn % 2)
+        tape.backward(grads={z: wb.full(3, seed)})
+        assert x.grad.list() == [6.0 * seed * v for v in (1.0, 2.0, 3.0)]
+        with pytest.warns(UserWarning, match="overwrote the array") if filled else nullcontext():
+            assert y.grad.numpy().tolist() == [0.0 if filled else 3.0 * seed] * 3
     assert lists
 
 
