@@ -166,3 +166,29 @@ def test_second_derivatives_through_singular_values():
         wb.launch(weighed, 1, [y, w], [z])
     found = wb.hvp(tape, z, {x: v[None]})[x]
     np.testing.assert_allclose(np.asarray(found)[0], (up - down) / (2 * h), rtol=1e-6, atol=1e-7)
+
+
+@wb.kernel
+def rotations_of_two(a: wb.array(dtype=M3), y: wb.array(dtype=M3)):
+    u, _s, _v = wb.svd3(a[0])
+    _u, _t, v = wb.svd3(a[1])
+    y[0] = u * wb.transpose(v)
+
+
+def test_vectors_of_two_decompositions_make_no_nearest_rotation():
+    random = np.random.default_rng(3)
+    given, g = random.normal(size=(2, 3, 3)), random.normal(size=(3, 3))
+
+    def launched(values: np.ndarray, requires_grad: bool = False):
+        x, y = wb.array(values, dtype=M3, requires_grad=requires_grad), wb.zeros(1, dtype=M3)
+        with wb.Tape() as tape:
+            wb.launch(rotations_of_two, 1, [x], [y])
+        return tape, x, y
+
+    tape, x, y = launched(given, True)
+    tape.backward(grads={y: wb.array([g], dtype=M3)})
+    h, wanted = 1e-6, np.zeros(18)
+    for k, one in enumerate(np.eye(18).reshape(18, 2, 3, 3)):
+        high, low = (launched(given + s * h * one)[2].numpy()[0] for s in (1, -1))
+        wanted[k] = np.sum(g * (high - low)) / (2 * h)
+    np.testing.assert_allclose(x.grad.numpy().ravel(), wanted, rtol=1e-6, atol=1e-7)
