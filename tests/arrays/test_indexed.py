@@ -23,7 +23,7 @@ def test_elements_are_those_of_the_array_and_so_is_the_gradient(backend):
     with wb.Tape(keep="all") as tape:
         wb.launch(work, some.shape, [some, y])
     assert x.numpy().tolist() == [1, 7.5, 3, 13.5] and y.numpy().tolist() == [16, 4]
-    assert some.numpy().tolist() == [13.5, 7.5] and some.contiguous().numpy().tolist() == [13.5, 7.5]
+    assert some.numpy().tolist() == [13.5, 7.5] and some.contiguous().numpy().tolist() == some.list() == [13.5, 7.5]
     assert (some.shape, some.size, some.ndim, some.dtype, len(some)) == ((2,), 2, 1, wb.float32, 2)
     wb.gradcheck(tape)
     tape.backward(grads={y: wb.ones(2), x: wb.ones(4)})

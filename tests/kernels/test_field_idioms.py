@@ -300,7 +300,7 @@ def test_only_a_quotient_of_whole_numbers_is_said_to_be_rounded():
     @wb.kernel
     def quotients(x: wb.array[float], n: int, y: wb.array[float]):
         i = wb.tid()
-        y[i] = x[i] / 2.0 + float(n) / float(i + 1) - x[i] * float(n % 2 + n // 2)
+        y[i] = x[i] / 2.0 + float(n) / float(i + 1) - x[i] * float(n % 2 + n // 2) + float(6 / 3 - 2)
 
     x, y = wb.array([1.0, 2.0]), wb.zeros(2)
     with warnings.catch_warnings():
@@ -308,3 +308,14 @@ def test_only_a_quotient_of_whole_numbers_is_said_to_be_rounded():
         warnings.filterwarnings("error", message=r"(?s).*\[integer-division\]")
         wb.launch(quotients, 2, [x, 3], [y])
     assert y.list() == [1.5, -1.5]
+
+
+def test_a_quotient_of_two_constants_is_said_to_be_rounded_where_it_is():
+    @wb.kernel
+    def rounded(y: wb.array[float]):
+        y[0] = float(7 / 2)
+
+    y = wb.zeros(1)
+    with pytest.warns(UserWarning, match=r"`7 / 2`"):
+        wb.launch(rounded, 1, [y])
+    assert y.list() == [3.0]

@@ -317,6 +317,18 @@ def test_what_numpy_changes_behind_a_launch_is_refused(kind, step):
     assert refused(kind, step).slug in ("overwritten", "host-values")
 
 
+def test_elements_that_only_equal_what_was_read_are_not_named_beside_what_was():
+    x, w = (wb.array(v, requires_grad=True) for v in ([1.1234, 2.2345], [5.4321, 6.5432]))
+    with wb.Tape() as tape:
+        y, u, z = x * x, w * w, wb.zeros(2)
+        h = u.numpy() * 1.5
+        h[[0, 1]] = np.array(y.numpy().tolist())
+        z.assign(h)
+    with pytest.raises(wb.GradientError, match=r"made from u, read at [^;]*\.\n") as refusal:
+        tape.backward(grads={z: wb.ones(2)})
+    assert refusal.value.slug == "host-values"
+
+
 def test_the_error_names_both_lines_and_both_arrays():
     kind = Kind(32)
     x, z, w = wb.array(X, requires_grad=True), kind.new(), kind.new()
