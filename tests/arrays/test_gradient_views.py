@@ -262,3 +262,29 @@ def test_a_callback_reads_and_writes_the_live_adjoint():
     for _ in range(3):
         tape.backward(grads={y: seed(*ONE)})
         np.testing.assert_allclose(x.grad.numpy(), 3)
+
+
+@pytest.mark.host_memory
+def test_writing_into_a_kept_array_answers_what_a_tape_has_to_say_about_the_gradient():
+    tape, x, y = recorded()
+    tape.backward(grads={y: seed(*np.zeros(N))})
+    kept = x[:2].grad.numpy()
+    x.allocation.grad_notes[x[2:].span] = "x was overwritten"
+    kept[0] = 1.0
+    assert x.grad[0] == 1.0
+    kept[0] = 0.0
+    assert x.grad[0] == 0.0
+    np.testing.assert_array_equal(x.grad.numpy(), 0)  # and no warning
+
+
+@pytest.mark.host_memory
+def test_a_gradient_takes_what_is_written_when_its_array_is_gone():
+    tape, x, y = recorded()
+    tape.backward(grads={y: seed(*ONE)})
+    gradient = x.grad
+    kept = gradient.numpy()
+    del tape, x, y
+    kept[1] = 5.0
+    assert gradient[1] == 5.0
+    gradient.fill_(2.0)
+    assert gradient.numpy().tolist() == [2.0] * N

@@ -74,6 +74,26 @@ def test_an_axis_without_indices_is_whole_and_plain_arrays_are_taken(backend):
     assert y.numpy().tolist() == [1, 3]
 
 
+def test_a_number_beside_one_and_beside_a_plain_array_may_have_a_gradient(backend):
+    @wb.kernel
+    def k(x: wb.indexedarray[float], a: float, y: wb.array[float]):
+        i = wb.tid()
+        y[i] = a * x[i]
+
+    x, y = wb.array([1.0, 2.0, 3.0], requires_grad=True), wb.zeros(2)
+    for given, chosen in ((wb.indexedarray(x, [[2, 1]]), [3, 2]), (x, [1, 2])):
+        for number in (2.0, 5.0):
+            a = wb.scalar(number, requires_grad=True)
+            with wb.Tape() as tape:
+                wb.launch(k, 2, [given, a, y])
+            assert y.numpy().tolist() == [number * v for v in chosen]
+            tape.backward(grads={y: wb.ones(2)})
+            assert a.grad.numpy() == sum(chosen)
+            wb.launch(k, 2, [given, number + 1, y])
+            assert y.numpy().tolist() == [(number + 1) * v for v in chosen]
+    assert x.grad.numpy().tolist() == [7, 14, 7]
+
+
 def test_lists_index_arrays_on_the_host():
     x = wb.array([1.0, 2.0, 3.0])
     assert isinstance(x[[0, 2]], wb.indexedarray) and x[[0, 2]].numpy().tolist() == [1, 3]

@@ -53,11 +53,60 @@ def table(x: wb.array(dtype=F), w: wb.array(dtype=F), y: wb.array2d(dtype=F)):
     y[i, j] = s + w[j]
 
 
+@wb.kernel
+def loop_first(x: wb.array(dtype=F), y: wb.array(dtype=F), n: int, m: int):
+    i = wb.tid()
+    s = x[i]
+    for _ in range(m):
+        t = s
+        for b in range(n):
+            t = t + wb.abs(x[b] - x[i])
+        s = t * F(0.25) + s
+    y[i] = s
+
+
+@wb.kernel
+def loop_between(x: wb.array(dtype=F), y: wb.array(dtype=F), n: int, m: int):
+    i = wb.tid()
+    s = x[i]
+    for _ in range(m):
+        low = s * F(0.5)
+        t = low * x[i]
+        for b in range(n):
+            t = t + x[b] * low
+        s = t * F(0.25) + low
+    y[i] = s
+
+
+@wb.kernel
+def loop_last(x: wb.array(dtype=F), y: wb.array(dtype=F), n: int, m: int):
+    i = wb.tid()
+    s, before = x[i], F(1.0)
+    for _ in range(m):
+        low = s * F(0.5) + before
+        for b in range(n):
+            s = s + x[b] * low
+        before = low
+    y[i] = s + before
+
+
+@wb.kernel
+def loop_alone(x: wb.array(dtype=F), y: wb.array(dtype=F), n: int, m: int):
+    i = wb.tid()
+    s, before = x[i], F(1.0)
+    for _ in range(m):
+        t = F(0.0)
+        for b in range(n):
+            t = t + x[b] * s
+        s, before = before, t
+    y[i] = s - before
+
+
 KERNELS = {
     "gravity": (gravity, lambda n: n, lambda n: (n,)),
     "two_loops": (two_loops, lambda n: n, lambda n: (n,)),
     "table": (table, lambda n: (3, n), lambda n: (3, n)),
-}
+} | {k.key: (k, lambda n: n, lambda n: (n,)) for k in (loop_first, loop_between, loop_last, loop_alone)}
 
 
 def gradients(name: str, n: int, backend: str) -> list[np.ndarray]:
@@ -69,8 +118,8 @@ def gradients(name: str, n: int, backend: str) -> list[np.ndarray]:
     vec = wb.vec3d if name == "gravity" else F
     x, m = wb.array(x, dtype=vec, requires_grad=True), wb.array(m, dtype=F, requires_grad=True)
     y = wb.zeros(shape(n), dtype=vec, requires_grad=True)
-    numbers = {"gravity": [n, 0.1], "two_loops": [n], "table": []}[name]
-    arrays = [x, y] if name == "two_loops" else [x, m, y]
+    numbers = {"gravity": [n, 0.1], "two_loops": [n], "table": []}.get(name, [n, 3])
+    arrays = [x, m, y] if name in ("gravity", "table") else [x, y]
     with wb.Tape() as tape:
         wb.launch(kernel, dim(n), inputs=[*arrays, *numbers])
     seed = wb.array(rng.uniform(-1, 1, y.numpy().shape), dtype=vec)
@@ -95,7 +144,17 @@ def form(kernel, active=()):
 
 
 @pytest.mark.parametrize(
-    ("kernel", "active"), [(gravity, ()), (gravity, ("x", "m", "a")), (two_loops, ()), (table, ("x", "w", "y"))]
+    ("kernel", "active"),
+    [
+        (gravity, ()),
+        (gravity, ("x", "m", "a")),
+        (two_loops, ()),
+        (table, ("x", "w", "y")),
+        (loop_first, ()),
+        (loop_between, ()),
+        (loop_last, ()),
+        (loop_alone, ()),
+    ],
 )
 def test_these_take_the_form_in_blocks(kernel, active):
     found, function = form(kernel, active)

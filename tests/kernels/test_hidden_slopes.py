@@ -169,6 +169,23 @@ def polar_in_a_loop(v: wb.array[V3], y: wb.array[F]):
     y[i] = s
 
 
+@wb.kernel
+def root_times_sine(v: wb.array[V3], y: wb.array[F]):
+    i = wb.tid()
+    r = wb.sqrt(v[i][0])
+    y[i] = r * wb.sin(r)
+
+
+@wb.kernel
+def root_in_a_loop_and_before(v: wb.array[V3], y: wb.array[F]):
+    i = wb.tid()
+    r = wb.sqrt(v[i][0])
+    s = r * r
+    for _ in range(i + 2):
+        s = s + r * r
+    y[i] = s
+
+
 HIDDEN = [
     (by_direction_and_length, V3, "normalize"),
     (by_stored(length_of, F, along, "v"), V3, "normalize"),
@@ -180,7 +197,9 @@ HIDDEN = [
     (of(cube_of_a_root), F, "cbrt"),
     (of(square_of_a_power), F, "pow"),
     (of(two_roots), F, "sqrt"),
+    (of(root_times_sine), F, "sqrt"),
     (of(root_in_a_loop), F, "sqrt"),
+    (of(root_in_a_loop_and_before), F, "sqrt"),
     (of(power_of_a_root), F, "sqrt"),
     (of(polar_in_a_loop), F, "atan2"),
     (by_stored(root_of, F, squared), F, "sqrt"),

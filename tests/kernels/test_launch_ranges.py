@@ -362,6 +362,29 @@ def test_a_guard_over_two_thread_indices_is_never_overlooked():
     assert write_race(k.f, LaunchForm((3, 3), {}, X)) is None
 
 
+# guards a * i + b * j + c >= 0
+@pytest.mark.parametrize(
+    ("index", "n", "guards", "thread", "value"),
+    [
+        ((1, 0), 2, [(-1, -1, 7), (-1, 1, 0)], (2, 5), 2),
+        ((1, -4), 2, [(-1, -1, 5), (1, 1, -2)], (0, 5), -4),
+        ((-1, 7), 6, [(-1, -1, 5), (1, 1, -2)], (0, 5), 7),
+        ((-1, 1), 2, [(-1, -1, 9), (-1, 1, 0)], (4, 5), -3),
+        ((1, 0), 5, [(1, -1, -1), (-1, -1, 5)], (5, 0), 5),
+        ((1, 0), 2, [(-1, 1, 0), (1, 1, -8)], (5, 5), 5),
+    ],
+)
+def test_the_thread_that_leaves_may_have_any_index_that_the_access_does_not_name(index, n, guards, thread, value):
+    k = Kernel(2)
+    i, j = k.tid(0), k.tid(1)
+    forms = [k.op("add", k.op("add", k.op("mul", i, a), k.op("mul", j, b)), c) for a, b, c in guards]
+    first, second = [k.test("ge", form, 0) for form in forms]
+    at = k.op("add", k.op("mul", i, index[0]), index[1])
+    k.when(first, lambda: k.when(second, lambda: k.load(k.x, k.wrap(at, k.x))))
+    with pytest.raises(errors.BoundsError, match=rf"thread \({thread[0]}, {thread[1]}\) uses index {value} on"):
+        launch_ranges.check(k.f, LaunchForm((6, 6), {}, X | {"x": (n,)}))
+
+
 def test_a_data_dependent_guard_is_never_refused():
     k = Kernel()
     k.when(k.load(k.flags, 0), lambda: k.load(k.x, k.op("add", k.tid(), 50)))

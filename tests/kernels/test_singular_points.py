@@ -91,8 +91,53 @@ def length_in_the_branch(v: wb.array[V3], y: wb.array[V3]):
         y[i] = n * (F(-2.0) * wb.length(v[i]))
 
 
+@wb.kernel
+def chosen(v: wb.array[V3], y: wb.array[V3]):
+    i = wb.tid()
+    if v[i][0] > F(-1.0):
+        half, a = F(0.5) * v[i], v[i]
+        size = F(-3.0) * wb.length(a)
+    else:
+        half, a = F(0.25) * v[i], -v[i]
+        size = F(-2.0) * wb.length(a)
+    y[i] = wb.normalize(a) * size + half * F(2.0)
+
+
+@wb.kernel
+def chosen_later(v: wb.array[V3], y: wb.array[V3]):
+    i = wb.tid()
+    a = v[i]
+    size = F(-2.0) * wb.length(a)
+    if v[i][0] < F(-1.0):
+        a = -v[i]
+    y[i] = wb.normalize(a) * size
+
+
+@wb.kernel
+def after_a_while(v: wb.array[V3], y: wb.array[V3]):
+    i = wb.tid()
+    a, f = v[i], V3()
+    k = 0
+    while k < 2:
+        f = F(-2.0) * a
+        a = f + F(3.0) * v[i]
+        k += 1
+    y[i] = wb.normalize(f) * wb.length(f)
+
+
 @pytest.mark.parametrize(
-    "kernel", [drag, spring_without_length, friction, by_components, in_a_branch, length_in_the_branch]
+    "kernel",
+    [
+        drag,
+        spring_without_length,
+        friction,
+        by_components,
+        in_a_branch,
+        length_in_the_branch,
+        chosen,
+        chosen_later,
+        after_a_while,
+    ],
 )
 def test_a_force_along_the_velocity_that_grows_from_rest(kernel):
     smooth(kernel, np.zeros(3), -2.0 * W, out=V3, seed=W)
@@ -198,9 +243,19 @@ def root_squared(x: wb.array[F], y: wb.array[F]):
     y[i] = F(3.0) * r * r + F(2.0) * wb.sqrt(x[i]) * wb.sqrt(x[i])
 
 
-def test_the_square_of_a_root():
+@wb.kernel
+def root_of_a_branch(x: wb.array[F], y: wb.array[F]):
+    i = wb.tid()
+    r = F(0.0)
+    if x[i] > F(-1.0):
+        r = wb.sqrt(x[i])
+    y[i] = F(5.0) * r * r
+
+
+@pytest.mark.parametrize("kernel", [root_squared, root_of_a_branch])
+def test_the_square_of_a_root(kernel):
     for x in (0.0, 4.0):
-        smooth(root_squared, x, 5.0, dtype=F)
+        smooth(kernel, x, 5.0, dtype=F)
 
 
 @wb.kernel

@@ -11,6 +11,7 @@ import pytest
 
 import workbench as wb
 from workbench.errors import GradientError, KernelError, Where, shown_file
+from workbench.kernels.ir import walk
 
 PLACE = Where("ipykernel_1/2.py", 4, 11, 15, "    y[i] = x[i] * 2")
 
@@ -73,3 +74,32 @@ def test_a_file_is_named_without_the_folders_of_the_machine(
     monkeypatch.setattr("os.getcwd", lambda: "/srv/me/work")
     assert shown_file(file) == shown
     assert str(Where(file, 3)) == f"{shown}:3"
+
+
+@wb.kernel
+def closest(mesh: wb.uint64, p: wb.array[wb.vec3], y: wb.array[float]):
+    i = wb.tid()
+    found = wb.mesh_query_point(mesh, p[i], 1.0e6)
+    if found.result:
+        y[i] = wb.length(wb.mesh_eval_position(mesh, found.face, found.u, found.v) - p[i])
+
+
+@wb.kernel
+def closest_of_chosen(meshes: wb.array[wb.uint64], p: wb.array[wb.vec3], y: wb.array[float]):
+    i = wb.tid()
+    found = wb.mesh_query_point(meshes[i], p[i], 1.0e6)
+    if found.result:
+        y[i] = 1.0
+
+
+@wb.kernel
+def searched(a: wb.array[float], y: wb.array[int]):
+    i = wb.tid()
+    y[i] = wb.lower_bound(a, 0.5)
+
+
+@pytest.mark.parametrize("kernel", [closest, closest_of_chosen, searched])
+def test_all_that_a_function_of_the_language_does_has_its_place_at_the_call(kernel: wb.Kernel) -> None:
+    places = {(s.where.file, s.where.line) for s in walk(kernel.program().function.body) if s.where}
+    code = kernel.func.__code__
+    assert places <= {(__file__, line) for *_, line in code.co_lines()} and len(places) > 1

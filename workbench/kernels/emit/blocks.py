@@ -423,7 +423,7 @@ def _lasting(form: ThreadStretches) -> set[Value]:
                 see(part.parts, part.stmt.regions[0].results)
             else:
                 found.append(({v for s in part for v in s.outs}, used(Region(body=part))))
-        if len(parts) != 1 or isinstance(parts[0], UniformLoop):
+        if len(parts) != 1:  # else a turn passes on in its only part what it leaves to the next
             found.append((set(), set()))
         found[-1][1].update(results)
 

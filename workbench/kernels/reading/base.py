@@ -23,7 +23,7 @@ from .declare import Func
 from .lookups import Lookups
 from .lower_bounds import Facts
 from .optional_arrays import NONE, AbsenceBuilder, MissingArrays
-from .scope import FRESH, ArrayView, Fields, Shown, State, StructParts, Unusable, is_array, is_literal, leaves, rebuild
+from .scope import FRESH, ArrayView, Fields, State, StructParts, is_array, is_literal, leaves, rebuild
 from .source import Source, source
 
 # What a name or an expression stands for: an IR value, a literal, a tuple, what `scope` has for it, or any Python
@@ -209,7 +209,7 @@ class ReaderBase:
         return f.custom
 
     def python_object(self, node: ast.expr) -> Any:
-        """The Python object that names, dots and constant indices stand for, or None; writes no IR."""
+        """What names, dots and constant indices stand for, as a Python object if it is one, or None; writes no IR."""
         if isinstance(node, ast.Attribute):
             base = self.python_object(node.value)
             if (found := getattr(base, node.attr, None)) is not None:
@@ -221,8 +221,7 @@ class ReaderBase:
         if not isinstance(node, ast.Name):
             return None
         if node.id in self.state.names:
-            found = self.state.names[node.id]
-            return None if isinstance(found, (ir.Value, StructParts, Shown, Unusable)) or is_array(found) else found
+            return self.state.names[node.id]
         if node.id in stores.names(self.frame.source.tree):
             return None  # of the function itself, and not assigned yet
         try:
