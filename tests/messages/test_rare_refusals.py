@@ -92,6 +92,7 @@ REFUSED = [
     ("dtype", lambda: wb.zeros(2, dtype=wb.array(dtype=float)), "cannot be the dtype", "dtype=float32"),
     ("components", lambda: wb.array(np.zeros((4, 2)), dtype=wb.vec3), "must be (3,)", "data.reshape(-1, 3)"),
     ("convert", lambda: wb.array([1, 300], dtype=wb.int8), "do not fit int8", "cut off or wrap around"),
+    ("convert", lambda: wb.array([-1, 2**63], dtype=wb.uint64), "do not fit uint64", "cut off or wrap around"),
     ("array-operator", lambda: wb.zeros(2) @ wb.zeros(2), "no operator matmul", "wb.utils.array_inner"),
     ("array-comparison", lambda: leaf() < leaf(), "where no tape sees", "for the values of now"),
     ("jacobian-order", lambda: (lambda t, x, y: wb.jacobian(t, x, y))(*taped()), "only read x", "jacobian(tape, y, x)"),
