@@ -24,7 +24,7 @@ import numpy as np
 
 from ..arrays import allocation as memory
 from ..arrays.allocation import Allocation
-from ..arrays.array import array, array_on
+from ..arrays.array import array, array_on, exact
 from ..arrays.copying import set_gradient
 from ..arrays.host_reads import Supposed
 from ..arrays.names import is_users
@@ -182,9 +182,18 @@ def _mark(a: Allocation, marks: tuple) -> None:
         set_gradient(a, np.frombuffer(gradient, np.uint8))
 
 
-def _placed(memory: Allocation, dtype: T.Type, shape: tuple, strides: tuple, offset: int, name: str | None) -> array:
-    made = array_on(memory, dtype, shape, strides, offset)
+def _array(a: array) -> Any:
+    """An array, whose values count as read by an open tape, so that they are known when they come back under it."""
+    if (tape := memory.recorder()) is not None and a.device.is_cpu:
+        tape.numbers.read(a.carrying(a.data))
+    return _placed, (a.allocation, a.dtype, a.shape, a.strides, a.span.offset, a.name)
+
+
+def _placed(owner: Allocation, dtype: T.Type, shape: tuple, strides: tuple, offset: int, name: str | None) -> array:
+    made = array_on(owner, dtype, shape, strides, offset)
     made.name = name
+    if memory.recorder() is not None:
+        exact.trace(made, made.data.copy())
     return made
 
 
@@ -297,7 +306,7 @@ _FORMS: list[tuple[type, Callable[[Any], Any]]] = [
     (Allocation, _allocation),
     (Span, lambda s: (Span, (s.allocation, s.offset, s.shape, s.strides, s.itemsize))),
     (T.Array, lambda t: t.__reduce_ex__(5)),  # before `array`, of which annotations are instances
-    (array, lambda a: (_placed, (a.allocation, a.dtype, a.shape, a.strides, a.span.offset, a.name))),
+    (array, _array),
     (scalar, lambda s: (scalar_on, (s.memory, s.detach()))),
     (Tape, _tape),
     (Event, _event),

@@ -249,6 +249,10 @@ class LinearSolverState:
         b, x = old[1] if b is None else b, old[2] if x is None else x
         self._check(b, x)
         system = _System(self, aslinearoperator(A), aslinearoperator(M), flat(b), flat(x))
+        for name, of in (("A", system.A), ("M", system.M)):
+            if of is not None and of.source is not None and tuple(of.shape) != (n := system.b.size, n):
+                text = f"{self._name}: {name} has the shape {tuple(of.shape)}, and b has {n} numbers."
+                raise LaunchError(text, slug="linear", instead=f"a matrix of shape ({n}, {n})")
         report, said = None if self.check_every else _Report(b), (0, 0.0, 0.0)
         capture_log.refuse_mapped(f"{self._name}() is called.")
         notes = capture_log.active_capture()
