@@ -204,7 +204,7 @@ def test_an_adjoint_that_does_not_converge_is_refused():
     with wb.Tape() as tape:
         x = wb.zeros(4, dtype=wb.float64)
         linear.cg(A, b, x, tol=1e-10, maxiter=2)
-    with pytest.raises(wb.GradientError, match=r"did not converge(.|\n)*\[linear\]"):
+    with pytest.raises(wb.GradientError, match=r"did not converge(.|\n)*linear.cg\(A, b(.|\n)*\[linear\]"):
         tape.backward(grads={x: wb.ones(4, dtype=wb.float64)})
 
 
