@@ -155,6 +155,11 @@ def outside(
     """The BoundsError of a thread that has used an index outside an array, a tile, a vector or a matrix."""
     at: object = thread if len(thread) != 1 else thread[0]
     line = f" at line {where.line}" if where else ""
+    if name.startswith("every "):  # the rows of `kernels.reading.handles`
+        kind = name.partition(".")[0].removeprefix("every ")
+        text = f"Kernel {kernel!r}: thread {at} takes a number{line} that is of no {kind}."
+        why, instead = "It is gone, or of something else.", f"{kind.lower()}.id of one that is kept, or 0 for none"
+        return BoundsError(text, slug="handle", where=where, why=why, instead=instead)
     return BoundsError(
         f"Kernel {kernel!r}, array {name!r}: thread {at} uses {name}[{', '.join(map(str, index))}]{line}, outside shape"
         f" {shape}",

@@ -30,7 +30,7 @@ from workbench.config import config
 from workbench.errors import BoundsError, LaunchError
 from workbench.kernels import types
 from workbench.kernels.reading.declare import struct
-from workbench.kernels.types import float16, float32, float64, int32, matrix, quaternion, uint8, vector
+from workbench.kernels.types import float16, float32, float64, int32, int64, matrix, quaternion, uint8, uint64, vector
 
 vec2, vec3, mat22, quat = vector(2, float32), vector(3, float32), matrix((2, 2), float32), quaternion(float32)
 
@@ -109,6 +109,17 @@ def test_data_can_be_given_a_shape():
         array(np.arange(6.0), shape=(4, 2))
     with refused("ndim"):
         array3d([[1.0]])
+
+
+def test_whole_numbers_on_both_sides_of_the_largest_int64_keep_all_digits():
+    given = [2**60 + 1, 2**63 + 1]  # NumPy makes float64 of such a list
+    kept = array(given, dtype=uint64)
+    assert kept.list() == given and array([np.uint64(given[0]), 3], dtype=uint64).list() == [given[0], 3]
+    assert array([given[0], 2.0], dtype=int64).list() == [given[0], 2]
+    kept.assign(given[::-1])
+    assert kept.list() == given[::-1]
+    kept[0:2] = given
+    assert kept.list() == given
 
 
 def test_values_that_do_not_fit_are_refused_instead_of_wrapped():

@@ -240,6 +240,9 @@ def test_numbers_that_stand_for_nothing_are_refused():
     x, out = wb.zeros(2, dtype=wb.vec3), wb.zeros((2, 2), dtype=int)
     grid = wb.HashGrid(2, 2, 2)
     gone = grid.id
+    with pytest.raises(wb.LaunchError, match=r"argument 'grid'(.|\n)*never built(.|\n)*grid.build(.|\n)*\[handle\]"):
+        wb.launch(near, 2, [gone, x, 1.0, out])
+    grid.build(x, 1.0)
     wb.launch(near, 2, [gone, x, 1.0, out])
     del grid
     gc.collect()

@@ -35,6 +35,16 @@ def test_a_gradient_is_differentiated_again(walk) -> None:
     assert cubed_penalty(walk).tolist() == [39.0, 300.0]
 
 
+@pytest.mark.parametrize("change", [lambda t: t.mul_(2.0), lambda t: t.detach().numpy().fill(2.0)])
+def test_a_change_of_what_a_call_read_names_the_line_of_the_call(change) -> None:
+    t = leaf(1.0, 2.0)
+    given = t * 1.0
+    y = wb.interop.torch.function(cube)(given)  # this line
+    change(given)
+    with pytest.raises(wb.GradientError, match=r"(?s)'x' was changed by .*'cube'.*# this line.*\[overwritten\]"):
+        y.sum().backward()
+
+
 @wb.kernel
 def in_place(x: wb.array(dtype=F), a: F, axis: wb.vec3d, n: int, y: wb.array(dtype=F), z: wb.array(dtype=F)):
     i = wb.tid()

@@ -54,6 +54,13 @@ class Computed:
     t = property(lambda self: (0.0, self.number * 1.0))
 
 
+class Items(dict):
+    __getattr__ = dict.__getitem__  # KeyError for what is not there
+
+    def __deepcopy__(self, memo):
+        return Items(self)
+
+
 class Parent:
     k = 2.0
 
@@ -130,6 +137,8 @@ CASES = {
     "vector of a property": ("cfg.c.v[1] * v", A(c=Computed()), inside("c", number=5.0), 2, 5),
     "tuple of a property": ("F(cfg.c.t[1]) * v", A(c=Computed()), inside("c", number=5.0), 2, 5),
     "NumPy's number": ("cfg.a.k * v", A(a=A(k=np.float64(2))), set_to(a=A(k=np.float64(5))), 2, 5),
+    "items of a dict": ("F(cfg.d.k) * v", A(d=Items(k=2.0)), lambda cfg: cfg.d.update(k=5.0), 2, 5),
+    "beside a type": ("F(cfg.a.k) * v", A(a=A(k=2.0, type=wb.vec2d)), inside("a", k=5.0), 2, 5),
     "another type": ("F(cfg.a.k) * v / F(2)", A(a=A(k=5)), set_to(a=A(k=5.5)), 2.5, 2.75),
     "minus zero": ("wb.where(F(1) / F(cfg.z) > F(0), F(2), F(5)) * v", A(z=0.0), set_to(z=-0.0), 2, 5),
     "static": ("F(wb.static(cfg.a.k)) * v", A(a=A(k=2.0)), set_to(a=A(k=5.0)), 2, 5),

@@ -570,6 +570,18 @@ def one(kernel: Any):
     wb.launch(kernel, dim=4, inputs=[four(), four()])
 
 
+@refused("unknown-name", "`settings.dt` raises KeyError('dt')", kind=wb.KernelError, line="y[i] = x[i] * settings.dt")
+def an_attribute_that_raises():
+    settings = type("Settings", (dict,), {"__getattr__": dict.__getitem__})(step=0.1)
+
+    @wb.kernel
+    def k(x: wb.array(dtype=wb.float32), y: wb.array(dtype=wb.float32)):
+        i = wb.tid()
+        y[i] = x[i] * settings.dt
+
+    one(k)
+
+
 @refused("unknown-name", "nowhere", kind=wb.KernelError, line="y[i] = x[i] * nowhere")
 def an_unknown_name():
     @wb.kernel

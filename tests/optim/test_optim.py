@@ -186,13 +186,25 @@ def test_what_is_overwritten_after_a_solve_does_not_change_its_gradient():
     np.testing.assert_allclose(A.grad.numpy(), -np.outer(adjoint, np.linalg.solve(D, b)), rtol=1e-8)
 
 
+@pytest.mark.parametrize("solver", [*SOLVERS, linear.lu])
+@pytest.mark.parametrize("shape", [(2, 2), (4, 4), (3, 2), (2, 3), (1,), (4,)])
+def test_matrices_of_other_shapes_are_refused(solver, shape):
+    b, square, other = wb.ones(3), wb.array(np.eye(3, dtype=np.float32)), wb.ones(shape)
+    with pytest.raises(wb.LaunchError, match=r"A has the shape .*b has 3 numbers(.|\n)*\(3, 3\)(.|\n)*\[linear\]"):
+        solver(other, b, wb.zeros(3))
+    with pytest.raises(wb.LaunchError, match=r"M has the shape"):
+        solver(square, b, wb.zeros(3), M=other)
+    with pytest.raises(wb.LaunchError, match=r"A has the shape \(2, 2\)"):
+        solver(sparse.bsr_identity(2, float), b, wb.zeros(3))
+
+
 def test_an_adjoint_that_does_not_converge_is_refused():
     D = np.diag([1.0, 10.0, 100.0, 1000.0])
     A, b = wb.array(D, dtype=wb.float64), wb.array([1.0, 0.0, 0.0, 0.0], dtype=wb.float64, requires_grad=True)
     with wb.Tape() as tape:
         x = wb.zeros(4, dtype=wb.float64)
         linear.cg(A, b, x, tol=1e-10, maxiter=2)
-    with pytest.raises(wb.GradientError, match=r"did not converge(.|\n)*\[linear\]"):
+    with pytest.raises(wb.GradientError, match=r"did not converge(.|\n)*linear.cg\(A, b(.|\n)*\[linear\]"):
         tape.backward(grads={x: wb.ones(4, dtype=wb.float64)})
 
 

@@ -476,6 +476,16 @@ def copied_by_json(kind, y):
     return wb.full(3, json.loads(json.dumps(y.numpy().tolist()))[1], dtype=kind.dtype)
 
 
+def copied_by_pickle(kind, y):
+    return pickle.loads(pickle.dumps(y))
+
+
+def a_part_by_pickle(kind, y):
+    whole = kind.new()
+    whole[0:2].assign(pickle.loads(pickle.dumps({"part": y[1:3]}))["part"])
+    return whole
+
+
 def doubled(kind, y):
     return kind.new().fill_(2.0 * float(y[1]))
 
@@ -545,6 +555,8 @@ def asarray_scaled(kind, y):
 SUPPOSED = [
     copied_number,
     copied_by_json,
+    copied_by_pickle,
+    a_part_by_pickle,
     stripped_array,
     stripped_slice,
     stripped_raw,

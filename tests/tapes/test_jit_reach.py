@@ -48,6 +48,14 @@ def attribute_of_an_object():
 
 
 @reach
+def default_of_a_function():
+    def step(x, dt=1.0):
+        add(x, dt)
+
+    return step, lambda v: setattr(step, "__defaults__", (v,))
+
+
+@reach
 def attribute_of_a_class():
     class Config:
         dt = 1.0

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from contextlib import suppress
 from operator import index
 from typing import Any
 
@@ -73,6 +74,10 @@ def inferred(data: Any, dtype: ElementType | None) -> tuple[ElementType, np.ndar
         for wrap in ports.wrappers:  # its library knows of a dtype that NumPy has not
             wrap(data, Array(types.float32))
         raise
+    if dtype is not None and dtype.numpy.kind in "iu" and isinstance(data, list | tuple) and raw.dtype == np.float64:
+        with suppress(TypeError, ValueError, OverflowError):  # NumPy has made floats of what may have more digits
+            whole = np.array(data, object).reshape(raw.shape)
+            raw = made if np.array_equal((made := whole.astype(dtype.numpy)).astype(object), whole) else raw
     if raw.dtype.kind not in "fiub":
         raise LaunchError(f"data of NumPy type {raw.dtype} has no dtype in the kernel language", slug="dtype")
     if dtype is None:

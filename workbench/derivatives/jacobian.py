@@ -460,7 +460,7 @@ def hessian(tape: Tape, loss: array, x: array, *, sparse: bool = False) -> Any:
     [[4.0, 2.0], [2.0, 0.0]]
     """
     check_tape("hessian(tape, loss, x)", tape, loss, x)
-    if loss.data.size != 1:
+    if not isinstance(loss, array) or loss.data.size != 1:
         raise GradientError("hessian() takes a loss of one element.", slug="loss-shape", instead="out[0], summed up")
     with memory.LOCK, memory.unrecorded():
         check_seed(tape, loss)

@@ -182,10 +182,18 @@ def _mark(a: Allocation, marks: tuple) -> None:
         set_gradient(a, np.frombuffer(gradient, np.uint8))
 
 
-def _placed(memory: Allocation, dtype: T.Type, shape: tuple, strides: tuple, offset: int, name: str | None) -> array:
-    made = array_on(memory, dtype, shape, strides, offset)
+def _array(a: array) -> Any:
+    """An array, whose values count as read by an open tape, so that they are known when they come back under it."""
+    if (tape := memory.recorder()) is not None and a.device.is_cpu:
+        tape.numbers.read(a.carrying(a.data))
+    return _placed, (a.allocation, a.dtype, a.shape, a.strides, a.span.offset, a.name)
+
+
+def _placed(owner: Allocation, dtype: T.Type, shape: tuple, strides: tuple, offset: int, name: str | None) -> array:
+    made = array_on(owner, dtype, shape, strides, offset)
     made.name = name
-    exact.trace(made, np.array(made.data))
+    if memory.recorder() is not None:
+        exact.trace(made, made.data.copy())
     return made
 
 
@@ -268,10 +276,7 @@ def reduced(thing: object) -> Any:
     """The `__reduce__` value of an object: (callable, arguments). Sharing is kept within one pickle.
 
     Functions, and the kernels and funcs around them, go as the bytes of `pack`: Python's pickle would look them up.
-    An array under an open tape is read by it, as by `numpy()`.
     """
-    if isinstance(thing, array) and (tape := memory.recorder()) is not None and thing.device.is_cpu:
-        tape.numbers.read(thing.carrying(thing.data))
     if isinstance(thing, Kernel | Func):
         return unpack, (pack(thing),)
     if isinstance(thing, Allocation):  # with its gradient
@@ -301,7 +306,7 @@ _FORMS: list[tuple[type, Callable[[Any], Any]]] = [
     (Allocation, _allocation),
     (Span, lambda s: (Span, (s.allocation, s.offset, s.shape, s.strides, s.itemsize))),
     (T.Array, lambda t: t.__reduce_ex__(5)),  # before `array`, of which annotations are instances
-    (array, lambda a: (_placed, (a.allocation, a.dtype, a.shape, a.strides, a.span.offset, a.name))),
+    (array, _array),
     (scalar, lambda s: (scalar_on, (s.memory, s.detach()))),
     (Tape, _tape),
     (Event, _event),

@@ -109,7 +109,8 @@ class TorchFunction:
         check_writes(program, len(args), "Torch would not know that its tensor has changed.")
         placed = repeat(_PLACE)
         call = TorchCall(self.kernel, [_replaced(arg, placed) for arg in args], grid, shapes)
-        call.follows = torch.is_grad_enabled()
+        call.follows, frame = torch.is_grad_enabled(), memory.caller_frame()
+        call.place = frame and (frame.f_code, frame.f_lasti)
         followed = call.follows and any(t.requires_grad for t in found)
         if followed or torch._C._are_functorch_transforms_active() or _forward_mode():
             made = _applied(CallNode, call, *found)
@@ -151,7 +152,9 @@ def _replaced(arg: object, tensors: Iterator[torch.Tensor]) -> Any:
 
 
 class TorchCall(PureCall):
-    """One launch of a kernel. `args` has `_PLACE` for each tensor."""
+    """One launch of a kernel. `args` has `_PLACE` for each tensor; `place`: of the user's call."""
+
+    place: Any = None
 
     def __init__(self, kernel: Kernel, args: Sequence[Any], grid: Dims, shapes: Sequence[Dims]):
         self.kernel, self.args, self.grid, self.shapes = kernel, args, grid, shapes
@@ -163,7 +166,7 @@ class TorchCall(PureCall):
 
     def again(self) -> TorchCall:
         made = TorchCall(self.kernel, self.args, self.grid, self.shapes)
-        made.follows = self.follows
+        made.follows, made.place = self.follows, self.place
         return made
 
     def run(self, tensors: Sequence[torch.Tensor]) -> list[torch.Tensor]:
@@ -229,6 +232,8 @@ class TorchCall(PureCall):
         tape.active.update((a.allocation, None) for k in wanted if (a := inputs[k]) is not None)
         with memory.recorded_by(tape):
             command.launch()
+        for event in tape.events:
+            event.place = self.place or event.place
         count = len(self.args)
         outputs = [a for leaf, a in zip(command.program.leaves, command.flat, strict=True) if leaf.arg >= count]
         return RecordedCall(tape, inputs, outputs)

@@ -6,6 +6,7 @@ A walk asks that graph where it comes to the event, when the memory of the array
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Sequence
+from copy import copy
 from typing import Any
 
 import numpy as np
@@ -59,6 +60,7 @@ class TorchOp(CustomOp):
         super().__init__(function, name or getattr(function, "__name__", type(function).__name__), tangent=function)
         self.parameters = dict(function.named_parameters()) if isinstance(function, torch.nn.Module) else {}
         self._own: tuple[Any, list[array]] = (), []
+        self._buffers: dict[str, torch.Tensor] = {}  # in runs aside copies take their place
         self._arrays()  # so that parameters are known memory to loops that call the op later
 
     def _arrays(self) -> list[array]:
@@ -78,6 +80,13 @@ class TorchOp(CustomOp):
     def evaluate(self, args: Sequence[object], tape: Recording | None) -> tuple[Any, Any]:
         with torch.inference_mode(False):
             return self._evaluate(args, self._tensors(args, tape), tape is not None)
+
+    def aside(self) -> TorchOp:
+        """As `CustomOp.aside`: its buffers stay what they are."""
+        made = copy(self)
+        if isinstance(self.forward, torch.nn.Module):
+            made._buffers = dict(self.forward.named_buffers())
+        return made
 
     def again(self, call: OpCall, tape: Recording | None) -> Callable[[], tuple[Any, Any]]:
         """As `CustomOp.again`: leaves on the memory of arrays serve every time, while nothing else has changed."""
@@ -112,7 +121,11 @@ class TorchOp(CustomOp):
         tensors = [t for t, a in zip(given, args, strict=True) if isinstance(a, array)]
         stamps = [t._version for t in tensors]
         with torch.set_grad_enabled(follow):
-            made = self._run(given)
+            try:
+                made = self._run(given)
+            except RuntimeError as error:  # torch refuses to write to leaves and views of them
+                self._check([], [], "requires grad is being used in an in-place operation" in str(error))
+                raise
         results = listed(made)
         self._check(results, tensors, [t._version for t in tensors] != stamps)
         graph = _Graph(self.__name__, tensors, results) if follow else None
@@ -139,9 +152,10 @@ class TorchOp(CustomOp):
     def _run(self, given: Sequence[Any]) -> Any:
         """The function of its arguments and the parameters."""
         first, own = len(given) - len(self.parameters), self.parameters.values()
-        if all(t is p for t, p in zip(given[first:], own, strict=True)):
+        if not self._buffers and all(t is p for t, p in zip(given[first:], own, strict=True)):
             return self.forward(*given[:first])
         values: Any = {n: t.reshape(p.shape) for (n, p), t in zip(self.parameters.items(), given[first:], strict=True)}
+        values |= {n: b.clone() for n, b in self._buffers.items()}
         return torch.func.functional_call(self.forward, values, tuple(given[:first]))  # type: ignore[arg-type]
 
     def _check(self, results: list[Any], given: list[torch.Tensor], changed: bool) -> None:

@@ -116,13 +116,16 @@ def part_of(handle: Handle, number: SupportsIndex, field: str) -> Any:
         raise LookupError(f"{number} is the number of no {handle.name} ({why})", f"{own} of one that is kept")
     if thing.handle != handle:
         raise LookupError(f"takes a {handle.name}, got the number of a {thing.handle.name}", own)
+    built = number == 0 or getattr(thing, "built", True)
     if capture_log.opened is not None and (notes := capture_log.active_capture()) is not None:
-        if not getattr(thing, "built", True):
+        if not built:
             raise NotBuilt(
                 f"takes a {handle.name} that was not built before this capture, whose replays use the memory of now",
                 "grid.build(points, radius)   before the capture, or in it above this line",
             )
         _mark(thing, "held", notes)
+    elif not built:
+        raise LookupError(f"takes a {handle.name} that was never built", "grid.build(points, radius)   before it, or 0")
     return attrgetter(field)(thing)
 
 
@@ -142,7 +145,8 @@ def _every(handle: Handle, field: str) -> array:
     Raises LookupError if a gradient by such an array would be lost.
     """
     nothing = _nothing(handle)
-    things = {n: t for n, t in sorted(_living.items()) if t.handle.name == handle.name and t is not nothing}
+    of_kind = (p for p in sorted(_living.items()) if p[1].handle.name == handle.name and p[1] is not nothing)
+    things = {n: t for n, t in of_kind if getattr(t, "built", True)}
     if field == "numbers":
         return _together(handle, field, [tuple(things)], lambda: [np.array(list(things), np.uint64)])
     if (notes := capture_log.active_capture()) is not None:

@@ -219,7 +219,8 @@ def descend(
     """
     given = [params] if isinstance(params, array) else list(params)
     for p in given:
-        if not p.requires_grad:
-            text = f"descend: {p.label} has no requires_grad, so nothing says which way it goes."
+        if not (isinstance(p, array) and p.requires_grad):
+            name = getattr(p, "label", type(p).__name__)
+            text = f"descend: {name} has no requires_grad, so nothing says which way it goes."
             raise GradientError(text, slug="no-grad", instead="wb.array(values, requires_grad=True)")
     return Descent(fn, given, Adam(given, lr=lr) if optimizer is None else optimizer, trust, jit).go(rounds, progress)

@@ -249,6 +249,10 @@ class LinearSolverState:
         b, x = old[1] if b is None else b, old[2] if x is None else x
         self._check(b, x)
         system = _System(self, aslinearoperator(A), aslinearoperator(M), flat(b), flat(x))
+        for name, of in (("A", system.A), ("M", system.M)):
+            if of is not None and of.source is not None and tuple(of.shape) != (n := system.b.size, n):
+                text = f"{self._name}: {name} has the shape {tuple(of.shape)}, and b has {n} numbers."
+                raise LaunchError(text, slug="linear", instead=f"a matrix of shape ({n}, {n})")
         report, said = None if self.check_every else _Report(b), (0, 0.0, 0.0)
         capture_log.refuse_mapped(f"{self._name}() is called.")
         notes = capture_log.active_capture()
@@ -332,7 +336,7 @@ class LinearSolverState:
             self.residuals = sizes
         return x, (seen[0], seen[1], limit)
 
-    def derived(self, x: array, said: Sequence[Any] | np.ndarray, A: Products, M: Products, b: XpArray) -> np.ndarray:
+    def derived(self, of: _System, said: Sequence[Any] | np.ndarray, A: Products, M: Products, b: XpArray) -> Any:
         """A^-1 b for a derivative b, over whose largest entry it is solved: no tolerance hides a small one.
 
         `said`: what the solve for x had said. Raises GradientError [linear].
@@ -340,9 +344,9 @@ class LinearSolverState:
         size = float(abs(b).max()) if b.size else 0.0  # CuPy knows no `initial`
         if not size:
             return on_host(b)
-        _check_converged("the solve of", x, said)
+        of.check_converged("the solve of", said)
         found, derivative = self.iterate(A, M, b / size, np.zeros_like(b), None, tight=True)
-        _check_converged("the solve of a derivative of the solve of", x, derivative)
+        of.check_converged("the solve of a derivative of the solve of", derivative)
         return on_host(found.astype(b.dtype) * size)
 
     def _check(self, b: array, x: array) -> None:
@@ -466,7 +470,15 @@ class _System:
 
     def __init__(self, how: LinearSolverState, A: LinearOperator, M: LinearOperator | None, b: array, x: array):
         self.how, self.A, self.M, self.b, self.x = how, A, M, b, x
-        self.xp = xp(b.device)
+        self.xp, self.where = xp(b.device), memory.caller_where()
+
+    def check_converged(self, what: str, said: Sequence[Any] | np.ndarray) -> None:
+        """Raise GradientError [linear] at the line of the solve if the residual that it says is too large."""
+        _, residual, wanted = said
+        if not residual <= wanted:
+            text = f"{what} {self.x.label} did not converge: residual {residual:.1e}, wanted {wanted:.1e}."
+            why, instead = "Its gradient is that of the solution, not of an iterate.", "a larger maxiter or tol"
+            raise GradientError(text, slug="linear", where=self.where, why=why, instead=instead)
 
     def by_entries(self, tell: Teller | None) -> tuple[array, Said]:
         """(the solution, what the solve says), as an event that reads the entries of A and b.
@@ -491,17 +503,17 @@ class _System:
 
         def again(entries: np.ndarray, right: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
             A = made_of.products(b, entries)
-            return how.derived(self.x, np.zeros(3), A, near, self.xp.asarray(right)), np.zeros(3)
+            return how.derived(self, np.zeros(3), A, near, self.xp.asarray(right)), np.zeros(3)
 
         def vjp(*given: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
             entries, _, x, said, seed, _ = given
             turned = made_of.products(b, entries).transposed
-            left = how.derived(self.x, said, turned, near.transposed, self.xp.asarray(seed))
+            left = how.derived(self, said, turned, near.transposed, self.xp.asarray(seed))
             return -made_of.outer(left, x).reshape(entries.shape), left
 
         def tangent(*given: array) -> tuple[array, None]:
             entries, _, x, said, change, moved = given
-            _check_converged("the solve of", self.x, read_values(said))
+            self.check_converged("the solve of", read_values(said))
             return CustomOp(again, how._name, vjp, tangent)(entries, moved - product(change, x))[0], None
 
         def times_back(entries: np.ndarray, x: np.ndarray, _: np.ndarray, seed: np.ndarray) -> tuple[np.ndarray, ...]:
@@ -551,7 +563,7 @@ class _System:
         count = len(product.arrays)  # which the op reads too: so they are what they were when its rules are called
 
         def again(A: Products, M: Products, right: np.ndarray) -> np.ndarray:
-            return how.derived(self.x, said, A, M, self.xp.asarray(right))
+            return how.derived(self, said, A, M, self.xp.asarray(right))
 
         def vjp(place: np.ndarray, r: np.ndarray, *given: np.ndarray) -> tuple[np.ndarray | None, ...]:
             right = again(product.of(given[:count], made.times, sample).transposed, near.transposed, given[-1])
@@ -574,14 +586,6 @@ class _System:
             place = CustomOp(lambda place, *_: place, how._name, vjp, tangent)(place, r, *product.arrays)
             place.name = f"result of {how._name}"
         return place, said
-
-
-def _check_converged(what: str, x: array, said: Sequence[Any] | np.ndarray) -> None:
-    _, residual, wanted = said
-    if not residual <= wanted:
-        text = f"{what} {x.label} did not converge: residual {residual:.1e}, wanted {wanted:.1e}."
-        why = "Its gradient is that of the solution, not of an iterate."
-        raise GradientError(text, slug="linear", why=why, instead="a larger maxiter or tol")
 
 
 def _solves(kind: type[LinearSolverState]) -> Callable[[Callable], Callable[..., Any]]:

@@ -78,17 +78,18 @@ class Checkpointed:
         self.__name__, self.__doc__ = getattr(step, "__name__", "step"), step.__doc__
 
     def __call__(self, *state: array) -> None:
-        self._check(state)
         with memory.LOCK:
             tape = memory.recorder()
             if tape is None:
                 self.run(state)
             else:
+                self._check(state)
                 capture_log.refuse("A checkpointed loop under a tape", f"{self.__name__}.run([...])   recorded")
                 _Loop(self, tape, state).record(memory.caller_where())
 
     def run(self, state: Sequence[array]) -> None:
         """Run the steps as they stand: recorded one by one, where a tape is open."""
+        self._check(state)
         with self.bar() as done:
             for k in range(self.steps):
                 self.step(k, *state)

@@ -227,6 +227,7 @@ class Rerun:
         if event.command is not None or not event.kind.own:
             return
         if event.op is not None:
+            event.op.verify(event.where)  # on what it had read, which memory holds now
             self.steps.append(event.op.on(self.twins.of).run)
             return
         dst = list(leaves(event.arrays[0]))
@@ -355,8 +356,7 @@ class InFloat64(Rerun):
         super().behind(event)
         if event.op is not None and event.followed:
             there, moved = event.op.on(self.twins.of), event.op.on(self.moved.of)
-            left = [read_values(a).copy() for a in event.op.outs]
-            self.steps.append(lambda _: there.carry(moved, left, event.where))
+            self.steps.append(lambda _: there.carry(moved, event.where))
         if event.command is not None or event.op is not None or not event.kind.own:
             return
         dst, src = leaves(event.arrays[0]), leaves(event.arrays[-1])

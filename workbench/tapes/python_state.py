@@ -245,7 +245,7 @@ class PythonState:
                 self._visit(name, self._link(name, functools.partial(around.get, name, _MISSING)))
         for module in _imported(names, around):
             self._visit(module.__name__, module)
-        given = function.__defaults__ or ()
+        given = self._link("__defaults__", functools.partial(getattr, function, "__defaults__")) or ()
         taken = function.__code__.co_varnames[: function.__code__.co_argcount]
         defaults = dict(zip(taken[len(taken) - len(given) :], given, strict=True)) | (function.__kwdefaults__ or {})
         for name, default in defaults.items():

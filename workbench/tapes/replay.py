@@ -59,7 +59,8 @@ def replay(tape: Tape, inputs: Mapping[Any, Any] | None = None) -> ReplayedTape:
              shape, or numbers of shape (*x.shape, *components); x may be a view, or a declared `wb.scalar`.
     Raises GradientError [replay-func] for a tape with a function of the user's, [not-kept] where Tape(keep="needed")
     has not kept what the program started from, [overwritten] where memory changed behind the tape's back,
-    [replay-array], [replay-input]; and what the launches raise on the new inputs.
+    [replay-array], [replay-input], [custom-op] for an op that returns something else on what it had read; and what the
+    launches raise on the new inputs.
     """
     if not isinstance(inputs, Mapping | None):
         check_pairs("replay(inputs)", inputs, "values", "tape.replay({x: values})")

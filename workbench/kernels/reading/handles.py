@@ -20,7 +20,10 @@ from .scope import ArrayView, Choice, StructParts, describe, is_literal
 
 
 def row_of(number: uint64, numbers: Array(uint64)):  # pyright: ignore[reportInvalidTypeForm]
-    """The row of what a number stands for: one behind its place among the sorted. 0, the empty one, for others."""
+    """The row of what a number stands for: one behind its place among the sorted; 0 is the empty one.
+
+    Past the end, where an access is refused, for the number of nothing: it would find nothing, in silence.
+    """
     low, high = 0, numbers.shape[0]
     while low < high:
         middle = (low + high) // 2
@@ -28,7 +31,9 @@ def row_of(number: uint64, numbers: Array(uint64)):  # pyright: ignore[reportInv
             low = middle + 1
         else:
             high = middle
-    row = 0
+    row = numbers.shape[0] + 1
+    if number == uint64(0):
+        row = 0
     if low < numbers.shape[0]:  # noqa: SIM102  past the end nothing is read
         if numbers[low] == number:
             row = low + 1

@@ -243,6 +243,11 @@ class Reader(ControlFlowReader, Places, Calls, LiteralsReader):
             name = getattr(base, "__name__", describe(base))
             close = "" if reason else ops.instead_of(node.attr, dir(base), ast.unparse(node.value))
             raise self.error(f"`{name}` has no `{node.attr}`", "unknown-name", node, reason or "", close) from None
+        except Exception as failure:  # of the user's own object
+            if isinstance(failure, KernelError):
+                raise
+            text, instead = f"`{ast.unparse(node)}` raises {failure!r}", "an attribute that is there"
+            raise self.error(text, "unknown-name", node, "", instead) from None
 
     def visit_Tuple(self, node: ast.Tuple | ast.List) -> tuple[Any, ...]:
         return tuple(self.checked(self.visit(item), item) for item in node.elts)

@@ -17,7 +17,7 @@ from ...errors import KernelError
 from .. import ir, ops
 from ..ops import memory, parts, scalar, vectors
 from ..row import Row
-from ..types import Array, Composite, Matrix, Struct, Transform, Vector, float16, float32, matrix, vector
+from ..types import Array, Composite, Matrix, Small, Struct, Transform, Vector, float16, float32, matrix, vector
 from . import hints, refused_syntax
 from .addresses import address_of
 from .base import Meaning, ReaderBase
@@ -114,7 +114,7 @@ class Places(ReaderBase):
             return self.python_attribute(base, node)
         if is_array(base):
             return self.array_attribute(base, node)
-        if is_tile(base) and node.attr in ("dtype", "shape", "size"):
+        if node.attr in ("dtype", "shape", "size") and is_tile(base):
             dims = base.type.dims
             return {"dtype": number_of(base.type), "shape": dims, "size": math.prod(dims)}[node.attr]
         if is_indexed(base):
@@ -123,7 +123,7 @@ class Places(ReaderBase):
             if node.attr not in base.fields:
                 raise self.no_field(base.type, node)
             return self.checked(base.fields[node.attr], node)
-        if isinstance(base, ir.Value) or isinstance(getattr(base, "type", None), Composite):
+        if isinstance(base, ir.Value | Small):
             whole = self.value(base)
             if node.attr == "dtype":
                 return ir.numeric(whole).scalar
