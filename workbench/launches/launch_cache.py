@@ -139,7 +139,8 @@ class LaunchCache:
         if known.bare:
             return Command(self.program, known.plan, given, known)
         flat = [*given]
-        return Command(self.program, known.plan, flat, known) if known.fits(given) and known.take(flat) else None
+        fits = not known.numbers or known.fits(given)
+        return Command(self.program, known.plan, flat, known) if fits and known.take(flat) else None
 
     def remember(
         self, dim: GridLike, args: tuple, device: DeviceLike, switches: int, command: PlannedLaunch
