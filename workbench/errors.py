@@ -160,14 +160,11 @@ def outside(
         text = f"Kernel {kernel!r}: thread {at} takes a number{line} that is of no {kind}."
         why, instead = "It is gone, or of something else.", f"{kind.lower()}.id of one that is kept, or 0 for none"
         return BoundsError(text, slug="handle", where=where, why=why, instead=instead)
-    return BoundsError(
-        f"Kernel {kernel!r}, array {name!r}: thread {at} uses {name}[{', '.join(map(str, index))}]{line}, outside shape"
-        f" {shape}",
-        slug="bounds",
-        where=where,
-        why=f"each index must be at least 0 and less than the extent of {name} along its axis",
-        instead=f"an `if` around this line, a launch whose dim fits {name}.shape, or a larger {name}",
-    )
+    used = f"{name}[{', '.join(map(str, index))}]{line}"
+    text = f"Kernel {kernel!r}, array {name!r}: thread {at} uses {used}, outside shape {shape}"
+    why = f"each index must be at least 0 and less than the extent of {name} along its axis"
+    instead = f"an `if` around this line, a launch whose dim fits {name}.shape, or a larger {name}"
+    return BoundsError(text, slug="bounds", where=where, why=why, instead=instead)
 
 
 class GradientError(WorkbenchError, RuntimeError):

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import copy
+
 import numpy as np
 import pytest
 import scipy.linalg
@@ -478,3 +480,58 @@ def test_a_tangent_of_float16_is_refused_by_second_derivatives():
     with pytest.raises(wb.GradientError, match="square takes or returns a float16") as refused:
         wb.hvp(tape, y, {x: np.ones(1, np.float32)})
     assert refused.value.slug == "hvp-half" and "test_custom_op.py" in str(refused.value)
+
+
+def by_launch(z):
+    y = wb.zeros(z.shape, dtype=F)
+    wb.launch(square, z.shape, [z, y])
+    return y.numpy()
+
+
+READ = [lambda z: z.numpy(), lambda z: z[0], lambda z: np.sum(z), by_launch, lambda z: wb.clone(z).numpy()]
+
+
+@pytest.mark.parametrize("read", READ, ids=["numpy", "element", "sum", "launch", "copy"])
+@pytest.mark.parametrize("other", [True, False])
+def test_what_the_function_reads_beside_its_arguments_is_no_constant_in_silence(read, other):
+    @wb.custom_op
+    def scaled(x):
+        return x * read(z)
+
+    @scaled.vjp
+    def back(x, y, adj):
+        return adj * y / x
+
+    p, x = leaf(X), wb.array(X, dtype=F, requires_grad=other)
+    with wb.Tape() as tape:
+        z = p * p
+        y = scaled(x)
+    with pytest.raises(wb.GradientError, match=r"y was written with .* from z, read(.|\n)*y = scaled\(x\)") as refused:
+        tape.backward(grads={y: wb.ones_like(y)})
+    assert refused.value.slug == "host-values"
+    with wb.Tape() as tape:
+        z = wb.detach(p * p)
+        y = scaled(x if other else p)
+    tape.backward(grads={y: wb.ones_like(y)})
+    np.testing.assert_allclose((x if other else p).grad.numpy(), y.numpy() / X)
+
+
+@pytest.mark.parametrize(
+    "given", [[2.0], (np.array([2.0]),), {0: 2.0}, np.array([2.0])], ids=lambda g: type(g).__name__
+)
+def test_arguments_that_are_no_arrays_count_as_they_were(given):
+    @wb.custom_op
+    def scaled(x, by):
+        return x * by[0]
+
+    @scaled.vjp
+    def back(x, by, y, adj):
+        return adj * by[0]
+
+    x, given = leaf(X), copy.deepcopy(given)
+    with wb.Tape(keep="all") as tape:
+        y = scaled(x, given)
+    (given[0] if isinstance(given, tuple) else given)[0] = 5.0
+    tape.backward(grads={y: wb.ones_like(y)})
+    np.testing.assert_array_equal(x.grad.numpy(), np.full(len(X), 2.0))
+    np.testing.assert_array_equal(tape.replay({x: X})[y].numpy(), 2.0 * X)

@@ -188,3 +188,19 @@ def test_a_loss_that_does_not_use_its_argument_is_refused_all_at_once_too():
 
     with pytest.raises(wb.GradientError, match=r"\[unused-argument\]"):
         wb.smoothed(loss, 0.3, 20)(np.array([1.0], np.float32))
+
+
+@pytest.mark.parametrize("jit", [True, False])
+@pytest.mark.parametrize("part", [0, 1])
+def test_under_a_tape_what_it_returns_depends_on_what_the_function_reads(jit, part):
+    p = wb.array([0.512345, 1.134567], requires_grad=True)
+    with wb.Tape() as tape:
+        z = p * 1.0
+
+        def loss(x):
+            return wb.utils.array_inner(x, z, out=wb.zeros(1))
+
+        found = wb.smoothed(loss, 0.1, 4, jit=jit)(np.array([0.5, 0.7], np.float32))[part]
+        y = wb.array(np.atleast_1d(found), dtype=float) * 2.0
+    with pytest.raises(wb.GradientError, match="host-values"):
+        tape.backward(grads={y: wb.ones_like(y)})

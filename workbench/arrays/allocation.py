@@ -547,6 +547,7 @@ def _behind(base: Any) -> Iterable[tuple[Any, int, int]]:
 
 
 _stack: ContextVar[tuple[Any, ...]] = ContextVar("recorders", default=())  # of a thread, or a task of asyncio
+heard: ContextVar[list[Any] | None] = ContextVar("heard", default=None)  # arrays that are read while nothing records
 open_tapes: dict[Any, int] = {}
 """The tapes that are open, in whatever thread or task, and how often each."""
 
@@ -581,6 +582,8 @@ def recorders() -> list[Any]:
 
 def tell_others(reads: Iterable[Any], writes: Iterable[Any]) -> None:
     """Tell the tapes of other threads and tasks of arrays read and written here, where no tape is open."""
+    if (found := heard.get()) is not None:
+        found += reads
     if open_tapes and not _stack.get():
         for tape in tuple(open_tapes):
             tape.host.note_outside(reads, writes, caller_where())

@@ -22,7 +22,7 @@ from ..kernels import types
 from ..kernels.reading.declare import Refused
 from ..kernels.types import Composite, Type
 from . import capture_log
-from .allocation import LOCK, GradientMemory, allocate, allocation_at, allocation_of, clock, recorder
+from .allocation import LOCK, GradientMemory, allocate, allocation_at, allocation_of, clock, heard, recorder
 from .copying import duplicate, parted
 from .dtypes import (
     DTypeLike,
@@ -311,7 +311,11 @@ class array(Foreign):
         place = tuple(r.start for r in picked)
         value = self.data[place]
         value = self._element(on_host(value)[()] if self.device.is_cuda else value)
-        return value if recorder() is None else self.carrying(value, self._cell(place))
+        if recorder() is not None:
+            return self.carrying(value, self._cell(place))
+        if (found := heard.get()) is not None:
+            found.append(self)
+        return value
 
     def __setitem__(self, key: Key, value: object) -> None:
         """Write values: a number or small array everywhere, or an array of exactly the indexed shape."""

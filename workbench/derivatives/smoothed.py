@@ -15,7 +15,7 @@ import numpy as np
 
 from ..arrays.array import array, read_values
 from ..arrays.creation import ones_like, zeros
-from ..arrays.host_reads import carrying, sources_of
+from ..arrays.host_reads import carrying, sources_of, stripped
 from ..errors import GradientError, KernelError, LaunchError
 from ..tapes.tape import Tape
 from ..tapes.vmap import vmap
@@ -54,9 +54,11 @@ class Smoothed:
 
     def __call__(self, x: Any, *rest: Any) -> tuple[float, np.ndarray]:
         """(mean loss, its gradient: a NumPy array of x's shape and dtype)."""
-        start, sources = np.array(given := input_numbers(x)), sources_of(given)
+        start = np.array(given := input_numbers(x))
         noise = np.random.default_rng(self.seed).standard_normal((self.samples, *start.shape)) * self.sigma
-        values, grads = self._at((start + noise).astype(start.dtype), rest)
+        found = self._at((start + noise).astype(start.dtype), rest)
+        sources = sources_of((given, *found))  # under an open tape, of what the function reads too
+        values, grads = map(stripped, found)
         first, first_spread = _mean(grads)
         weights = (values - values.mean()).reshape(-1, *[1] * start.ndim) / self.sigma**2
         scale = self.samples / (self.samples - 1)  # the mean was taken of the same samples
@@ -83,7 +85,8 @@ class Smoothed:
             except (LaunchError, KernelError, GradientError):  # what is wrong with the function is said below
                 self.mapped = False
         found = sweep(self.fn, [(point, *rest) for point in points], self.executor)
-        return np.array([value for value, _ in found]), np.array([np.asarray(g, np.float64) for _, g in found])
+        values = np.array([value for value, _ in found]), np.array([np.asarray(g, np.float64) for _, g in found])
+        return carrying(values, sources_of(found))
 
     def _mapped(self, points: np.ndarray, rest: tuple) -> tuple[np.ndarray, np.ndarray]:
         like, count = self.fn.like, len(points)
@@ -94,7 +97,8 @@ class Smoothed:
             raise GradientError("no loss of each sample", slug="loss-shape")
         tape.backward(grads={losses: ones_like(losses)})
         assert xs.grad is not None
-        return read_values(losses).reshape(-1), read_values(xs.grad).astype(np.float64).reshape(points.shape)
+        values, grads = (a.carrying(read_values(a)) for a in (losses, xs.grad))
+        return values.reshape(-1), grads.astype(np.float64).reshape(points.shape)
 
 
 def _mean(samples: np.ndarray) -> tuple[np.ndarray, float]:

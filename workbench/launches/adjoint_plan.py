@@ -103,14 +103,13 @@ def plan_adjoint(plan: Plan, active: frozenset[str], alone: bool = False) -> Bac
     program = plan.program
     reverse = program.reverse(active, plan.changing)
     if reverse.returned is not None and math.prod(plan.form.dims) > 1:
-        raise GradientError(
-            f"Kernel {program.name!r} computes with what `{reverse.returned.row.name}` returned,"
-            " on the way to a gradient.",
-            slug="atomic-order",
-            where=reverse.returned.where,
-            why="Which value a thread gets depends on the order of threads.",
-            instead="dim=1 and a loop over the elements",
+        returned = f"what `{reverse.returned.row.name}` returned, on the way to a gradient."
+        text, where = f"Kernel {program.name!r} computes with {returned}", reverse.returned.where
+        why, instead = (
+            "Which value a thread gets depends on the order of threads.",
+            "dim=1 and a loop over the elements",
         )
+        raise GradientError(text, slug="atomic-order", where=where, why=why, instead=instead)
     function, apart = _merged(plan, reverse)
     position = {leaf.name: k for k, leaf in enumerate(program.leaves)}
     shadows = tuple(position[p.name] for p in program.function.params if p.name in active)

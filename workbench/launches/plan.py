@@ -453,14 +453,10 @@ def refuse_race(kernel: str, function: Function, form: LaunchForm) -> None:
         if race.other_stmt is not stmt:
             lines += f" and line {race.other_stmt.where.line if race.other_stmt.where else '?'}"
         place = element_text(function, name, race.element, form.shapes[name])
-        raise LaunchError(
-            f"Kernel {kernel!r}: threads {race.thread} and {race.other} both store to one element of {name!r},"
-            f" {place}, in {lines}.",
-            slug="race",
-            where=stmt.where,
-            why="Threads have no order, so the result, and its gradient, would be a matter of luck.",
-            instead=f"wb.atomic_add({name}, ..., value), or an index that differs between threads",
-        )
+        store = f"threads {race.thread} and {race.other} both store to one element of {name!r}, {place}, in {lines}."
+        why = "Threads have no order, so the result, and its gradient, would be a matter of luck."
+        instead = f"wb.atomic_add({name}, ..., value), or an index that differs between threads"
+        raise LaunchError(f"Kernel {kernel!r}: {store}", slug="race", where=stmt.where, why=why, instead=instead)
 
 
 def element_text(function: Function, name: str, words: Sequence[int], shape: tuple[int, ...]) -> str:

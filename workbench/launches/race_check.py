@@ -65,14 +65,11 @@ class Races:
         one, other = (_thread(n, plan.form.dims) for n in (found[1], found[2]))
         lines = f"line {where.line if where else '?'} ({row}) and line {there.line if there else '?'} ({other_row})"
         place = element_text(plan.program.function, name, found[racing.PLACE :], plan.form.shapes[name])
-        return GradientError(
-            f"Kernel {plan.program.name!r}: threads {one} and {other} touch one element of {name!r}, {place},"
-            f" in {lines}.",
-            slug="race",
-            where=where,
-            why="Threads have no order, so the result, and its gradient, are a matter of luck.",
-            instead=f"wb.{self.atomic_for(name)}({name}, ..., value), or another array for the results",
-        )
+        touch = f"threads {one} and {other} touch one element of {name!r}, {place}, in {lines}."
+        why = "Threads have no order, so the result, and its gradient, are a matter of luck."
+        instead = f"wb.{self.atomic_for(name)}({name}, ..., value), or another array for the results"
+        text = f"Kernel {plan.program.name!r}: {touch}"
+        return GradientError(text, slug="race", where=where, why=why, instead=instead)
 
     def atomic_for(self, name: str) -> str:
         """The atomic to write: that of `if d < best[0]: best[0] = d` is `atomic_min`."""

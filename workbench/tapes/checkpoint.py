@@ -245,14 +245,10 @@ class _Loop:
                 if a.id > self.fresh and not event.sources:
                     continue
                 if a not in own or not (own[a].contains(span) or own[a] == span):
-                    raise LaunchError(
-                        f"a step of {self.loop.__name__!r} writes {(name := _label(inner, event, span))}, which is not"
-                        " among its state.",
-                        slug="checkpoint-state",
-                        where=event.where,
-                        why="A step that runs again would find there what the last one left.",
-                        instead=self._way_out(event, name),
-                    )
+                    name, why = _label(inner, event, span), "A step that runs again finds there what the last one left."
+                    text = f"a step of {self.loop.__name__!r} writes {name}, which is not among its state."
+                    instead, slug = self._way_out(event, name), "checkpoint-state"
+                    raise LaunchError(text, slug=slug, where=event.where, why=why, instead=instead)
 
     def _way_out(self, event: Event, name: str) -> str:
         if owner := next((o for s in event.writes if (o := owner_of(s.allocation))), ""):

@@ -29,6 +29,7 @@ from .reverse import late
 
 Rule = Callable[..., Any]
 Memories = Mapping[Allocation, Shadow]  # copies of what memory held
+_OURS = __name__.partition(".")[0] + "."
 
 
 class CustomOp:
@@ -99,6 +100,7 @@ class CustomOp:
         if named:
             text = f"{self.__name__}() takes its arguments in order."
             raise LaunchError(text, slug="custom-op", instead=f"{self.__name__}(x, value), without names")
+        args = tuple(map(_by_value, args))
         ins = [a for a in args if isinstance(a, array)]
         if not ins:
             text = f"{self.__name__}(...) without an array."
@@ -108,9 +110,15 @@ class CustomOp:
             # what a replay calls again need not be what it was
             with memory.unrecorded(), capture_log.paused(), capture_log.following(None):
                 follow = tape if tape is not None and tape.follows(ins) else None
-                given, rules = self.evaluate(args, follow)
+                heard = memory.heard.set(read := [])
+                try:
+                    given, rules = self.evaluate(args, follow)
+                finally:
+                    memory.heard.reset(heard)
                 outs = [_made(self.__name__, v, ins[0]) for v in listed(given)]
             call = OpCall(self, args, ins, outs, rules)
+            if not str(getattr(self.forward, "__module__", "")).startswith(_OURS):
+                call.read = [a for a in read if not any(a.allocation is b.allocation for b in ins)]
             if (notes := capture_log.active_capture()) is not None:
                 call.repeat(notes, follow)
             if tape is not None:
@@ -125,6 +133,7 @@ class OpCall:
 
     def __init__(self, op: CustomOp, args: tuple[object, ...], ins: list[array], outs: list[array], rules: Any = None):
         self.op, self.args, self.ins, self.outs, self.rules = op, args, ins, outs, rules
+        self.read: list[array] = []  # by the function, though they are no arguments
         self.followed: set[Allocation] = set()  # memory on an active path when it was recorded
 
     def repeat(self, notes: capture_log.CaptureRecorder, follow: Recording | None) -> None:
@@ -172,7 +181,8 @@ class OpCall:
             needed.notes(a.allocation).begun = True
             if event.followed and is_float_memory(a):
                 tape.log.activate(a, event.label)
-        event.constants = tape.host.of_constants((a for a in self.args if not isinstance(a, array)), self.outs)
+        others = (*(a for a in self.args if not isinstance(a, array)), self.read)
+        event.constants = tape.host.of_constants(others, self.outs)
         tape.events.append(event)
         tape.host.note_constants(event, self.outs if event.constants else ())
         needed.remember_left(event)
@@ -313,6 +323,13 @@ def _alike(a: Any, b: Any) -> bool:
     return a.shape == b.shape and (a.dtype == b.dtype or a.dtype.name == b.dtype.name)
 
 
+def _by_value(a: Any) -> Any:
+    """An argument as it is now: NumPy arrays, also in lists and tuples, as copies."""
+    if type(a) in (list, tuple):
+        return type(a)(map(_by_value, a))
+    return a.copy() if isinstance(a, np.ndarray | dict) else a
+
+
 def _plain(args: Sequence[object]) -> list[Any]:
     """The arguments, with NumPy copies of arrays."""
     return [np.array(read_values(a)) if isinstance(a, array) else a for a in args]
@@ -341,7 +358,8 @@ def custom_op(forward: Callable[..., Any]) -> CustomOp:
 
     forward   gets its arguments in order: arrays as NumPy arrays (copies), all else as it is. It returns a NumPy
               array, or a tuple of them, which become new arrays of their shapes (a number: of one element) and types.
-              It must depend on its arguments alone; SciPy, torch and the like may work inside.
+              It must depend on its arguments alone; SciPy, torch and the like may work inside. Arguments that are no
+              arrays count as they are at the call. What it reads of other arrays has no adjoint: [host-values].
     `op.vjp` and `op.jvp` take the rules; without the first a walk that comes to the op is refused, without the second
     `jvp` is. A rule gets the arguments, then the results, then one adjoint for each result (one tangent for each array
     argument), all NumPy arrays, an adjoint of whole numbers None. `wb.verify.check_rule(op, *arguments)` compares the

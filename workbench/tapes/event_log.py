@@ -132,14 +132,13 @@ class EventLog:
                 continue
             for b in self.arrays.values():
                 if is_float(b.dtype) and not isinstance(b.dtype, Struct) and b.span.overlaps(span) is not False:
-                    raise GradientError(
-                        f"{event.label!r} writes {a.dtype} into the memory of {b.label}, which is used as {b.dtype},"
-                        " with gradients.",
-                        slug="two-types",
-                        where=event.where,
-                        why="Memory has one gradient, of one scalar type.",
-                        instead="bits = wb.zeros(n, dtype=int)   of its own, and a kernel that converts",
+                    used = f"the memory of {b.label}, which is used as {b.dtype}, with gradients."
+                    text, why = (
+                        f"{event.label!r} writes {a.dtype} into {used}",
+                        "Memory has one gradient, of one scalar type.",
                     )
+                    instead = "bits = wb.zeros(n, dtype=int)   of its own, and a kernel that converts"
+                    raise GradientError(text, slug="two-types", where=event.where, why=why, instead=instead)
 
     def _moved_bits(self) -> dict[Span, None]:
         """Returns the bytes that came, as integers, from memory of floats with a gradient, or from such integers."""

@@ -223,14 +223,11 @@ class NeededBytes:
     def _unrecorded(self, span: Span, event: Event) -> GradientError:
         found = ((p.name, a) for p, a in event.arguments if getattr(a, "allocation", None) is span.allocation)
         name = next((self.names.called(a, parameter) for parameter, a in found), "")
-        return GradientError(
-            f"{name or str(span.allocation)!r} was changed between two events of this tape, before {event.label!r}"
-            " met it, and the tape could not see how.",
-            slug="overwritten",
-            where=event.where,
-            why="What was computed before does not flow through that change, so the gradient would be wrong.",
-            instead="wb.copy(a, b), a.assign(b), a.fill_(value) or a kernel; tape.record_func(...) behind foreign code",
-        )
+        when = f"between two events of this tape, before {event.label!r} met it, and the tape could not see how."
+        text = f"{name or str(span.allocation)!r} was changed {when}"
+        why = "What was computed before does not flow through that change, so the gradient would be wrong."
+        instead = "wb.copy(a, b), a.assign(b), a.fill_(value) or a kernel; tape.record_func(...) behind foreign code"
+        return GradientError(text, slug="overwritten", where=event.where, why=why, instead=instead)
 
     # ---- before bytes are overwritten
 

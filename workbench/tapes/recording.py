@@ -265,14 +265,11 @@ class Recording:
     def _adjoint(self, plan: Plan, mask: tuple[int, ...]) -> Any:
         """The adjoint of a plan for these active positions. Raises GradientError [no-backward]."""
         if not plan.program.enable_backward and not config.all_adjoints:
-            raise GradientError(
-                f"Kernel {plan.program.name!r} has enable_backward=False, and it lies between an array with"
-                " requires_grad and what is computed from it.",
-                slug="no-backward",
-                where=plan.program.function.where,
-                why="Its gradient would be lost in silence.",
-                instead="@wb.kernel, without enable_backward=False; or wb.config.all_adjoints = True",
-            )
+            where, why = plan.program.function.where, "Its gradient would be lost in silence."
+            lies = "and it lies between an array with requires_grad and what is computed from it."
+            text = f"Kernel {plan.program.name!r} has enable_backward=False, {lies}"
+            instead = "@wb.kernel, without enable_backward=False; or wb.config.all_adjoints = True"
+            raise GradientError(text, slug="no-backward", where=where, why=why, instead=instead)
         return adjoint_of(plan, mask)
 
     def after_launch(self, event: Event) -> None:

@@ -315,14 +315,11 @@ def _gradient(tape: Recording, event: Event, space: Workspace, after: dict) -> N
 def gradient_met(tape: Recording, event: Event) -> GradientError:
     """The GradientError [gradient-value] for a tape that reads a gradient without having recorded how it was made."""
     name = tape.names.called(event.arrays[0])
-    return GradientError(
-        f"{name} is a gradient, {event.reason}, and this tape has not recorded how it came about.",
-        slug="gradient-value",
-        where=event.where,
-        why="It changes with what it is the gradient by; taken for a constant, that part would be missing in silence.",
-        instead='with wb.Tape() as outer:   around `with wb.Tape(keep="all") as inner: ...`, its backward() and what'
-        f" reads the gradient; or wb.detach({name}), a constant",
-    )
+    text = f"{name} is a gradient, {event.reason}, and this tape has not recorded how it came about."
+    why = "It changes with what it is the gradient by; taken for a constant, that part would be missing in silence."
+    around = 'with wb.Tape() as outer:   around `with wb.Tape(keep="all") as inner: ...`, its backward() and what'
+    instead = f"{around} reads the gradient; or wb.detach({name}), a constant"
+    return GradientError(text, slug="gradient-value", where=event.where, why=why, instead=instead)
 
 
 def _nothing(tape: Recording, event: Event, space: Workspace, after: dict) -> None:

@@ -148,14 +148,11 @@ def _refusal(function: ir.Function, hull: Hull, axis: int, point: Point, name: s
     index = hull.index(axis, point)
     n = hull.extent(axis)
     who = thread[0] if len(thread) == 1 else thread
-    return BoundsError(
-        f"Kernel {function.name!r} {verb} array {name!r} outside its shape {shape}:"
-        f" thread {who} uses index {index} on axis {axis}, which has {n} elements.",
-        why=f"The launch has dim={hull.launch.dims[0] if len(thread) == 1 else hull.launch.dims}.",
-        where=access.where,
-        instead=f"if <index> < {name}.shape[{axis}]: ...   or a smaller dim",
-        slug="bounds",
-    )
+    uses = f"thread {who} uses index {index} on axis {axis}, which has {n} elements."
+    text = f"Kernel {function.name!r} {verb} array {name!r} outside its shape {shape}: {uses}"
+    why = f"The launch has dim={hull.launch.dims[0] if len(thread) == 1 else hull.launch.dims}."
+    instead = f"if <index> < {name}.shape[{axis}]: ...   or a smaller dim"
+    return BoundsError(text, slug="bounds", where=access.where, why=why, instead=instead)
 
 
 class Interior(NamedTuple):
