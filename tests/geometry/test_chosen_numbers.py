@@ -59,6 +59,16 @@ def test_a_number_of_nothing_is_refused_and_not_found_empty(backend):
             wb.launch(found, 2, [wb.array([grid.id, number], dtype=wb.uint64), n])
 
 
+@pytest.mark.needs_cc
+def test_a_number_of_nothing_finds_nothing_where_no_index_is_tested():
+    wb.config.backend = "c"
+    grid = wb.HashGrid(4, 4, 4)
+    grid.build(wb.zeros(3, dtype=wb.vec3), 1.0)
+    things, n = wb.array(np.array([grid.id, grid.id + 1000, 0], np.uint64)), wb.zeros(3, dtype=int)
+    wb.launch(found, 3, [things, n], check_bounds=False)
+    assert n.list() == [3, 0, 0]
+
+
 @pytest.mark.parametrize("backend", BACKENDS)
 def test_each_thread_asks_the_mesh_it_chooses(backend, monkeypatch):
     monkeypatch.setattr(wb.config, "backend", backend)

@@ -187,16 +187,18 @@ def _together(handle: Handle, field: str, key: list, make: Callable[[], list]) -
     if made is not None and before == key:
         return made
     parts = make()
+    rows = [*parts, parts[0]]  # the empty one again, past the end: launches that test no index may come there
     if field == "numbers":
         made = new_array(len(parts[0]), type)
         made.data[...] = on_device(made, parts[0])
     elif not isinstance(parts[0], array):
-        made = new_array(len(parts), type)
-        made.data[...] = on_device(made, parts)
+        made = new_array(len(rows), type)
+        made.data[...] = on_device(made, rows)
     else:
-        made = new_array((len(parts), max(max(len(p) for p in parts), 1)), parts[0].dtype)
-        for row, part in zip(made.data, parts, strict=True):
+        made = new_array((len(rows), max(max(len(p) for p in parts), 1)), parts[0].dtype)
+        for row, part in zip(made.data, rows, strict=True):
             row[: len(part)] = part.data
+    made = made if field == "numbers" else made[:-1]
     _rows[kind, field] = key, made, parts  # parts: their ids stay theirs
     return made
 
