@@ -209,7 +209,7 @@ class ReaderBase:
         return f.custom
 
     def python_object(self, node: ast.expr) -> Any:
-        """What names, dots and constant indices stand for, as a Python object if it is one, or None; writes no IR."""
+        """The object that names, dots and constant indices stand for, Python's or ours, or None; writes no IR."""
         if isinstance(node, ast.Attribute):
             base = self.python_object(node.value)
             if (found := getattr(base, node.attr, None)) is not None:
