@@ -174,3 +174,24 @@ def test_an_array_made_in_a_turn_of_a_loop_cannot_be_read_in_the_next_one():
     with pytest.raises(wb.KernelError) as error:
         launched(k)
     assert error.value.slug == "array-choice" and "for j in range(n)" in error.value.text
+
+
+@wb.kernel
+def one_of_two_rows(x: wb.array2d[wb.float64], y: wb.array[wb.float64]):
+    i = wb.tid()
+    a, row = i + 1, x[i]
+    if i > 0:
+        row = x[a]
+    for j in range(2):
+        y[i] = y[i] * 2.0 + row[j] * row[j]
+        row = x[a]
+
+
+def test_rows_of_one_array_by_branch_and_by_turn(backend):
+    start = np.arange(1.0, 7.0).reshape(3, 2)
+    x, y = wb.array(start, dtype=wb.float64, requires_grad=True), wb.zeros(2, dtype=wb.float64)
+    with wb.Tape() as tape:
+        wb.launch(one_of_two_rows, 2, [x, y])
+    assert y.list() == [2.0 * 1.0 + 16.0, 2.0 * 25.0 + 36.0]
+    tape.backward(grads={y: wb.ones(2, dtype=wb.float64)})
+    assert x.grad.numpy().tolist() == [[4.0, 0.0], [0.0, 8.0], [20.0, 12.0]]

@@ -84,3 +84,23 @@ def test_what_cannot_be_counted_is_refused(what):
 )
 def test_items_go_where_the_target_says(target, items, want):
     assert launched(f"a = 0.0\nfor {target} in {items}:\n    y[0] = y[0] + y[1]") == want
+
+
+@pytest.mark.parametrize("over", ["abs(3)", "int(3)", "wb.min(3, 5)", "range(3, step=2)", "range(0, 3, step=2)"])
+def test_only_a_range_counts_the_items_of_a_tuple(over):
+    assert refused(f"for k in {over}:\n    y[0] += (2.0, 3.0, 5.0)[k]") == ("for-range", 7)
+    assert refused(f"t = (2.0, 3.0, 5.0)\nfor k in {over}:\n    y[0] += t[k]") == ("for-range", 8)
+
+
+@pytest.mark.parametrize(
+    ("over", "want"), [("3", 10), ("1, 3", 8), ("0, 3, 2", 7), ("2, -1, -2", 7), ("2, 2", 0), ("len(t) - 1", 5)]
+)
+def test_a_range_counts_the_items_of_a_tuple(over, want):
+    body = f"t = (2.0, 3.0, 5.0)\nfor k in range({over}):\n    y[0] += t[k]\n    y[1] = float(k)"
+    turns = eval(f"range({over})", {"t": (2.0, 3.0, 5.0)})
+    assert launched(body) == [want, turns[-1] if turns else 0]
+
+
+def test_a_range_of_which_nothing_need_be_known_may_be_long():
+    assert launched("for j in range(5000):\n    y[0] += 1.0") == [5000, 0]
+    assert launched("for j in range(5000):\n    y[int(j / 4999)] += 1.0") == [4999, 1]

@@ -54,7 +54,7 @@ def integrate(
     >>> x.numpy().round(3), v.grad.numpy().round(5)  # 3 t - 9.81 t^2 / 2 at t = 1, and t
     (array([-1.905], dtype=float32), array([1.], dtype=float32))
     """
-    given = list(state) if isinstance(state, list | tuple) else [state]
+    given: list[Any] = list(state) if isinstance(state, list | tuple) else [state]
     loop = checkpoint(steps, COPIES if budget is None else budget, progress)(step)
     if budget is None and steps <= COPIES:
         loop.run(given)

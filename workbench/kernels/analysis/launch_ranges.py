@@ -125,8 +125,9 @@ def _outside(hull: Hull, axis: int) -> Point | None:
 
 
 def _corners(hull: Hull, line: Line, sign: int) -> Iterator[Point]:
-    yield hull.extreme(line, sign)[1]  # there, variables that the index does not name have their first value
-    yield {v: hi if sign * line.terms.get(v, sign) > 0 else lo for v, (lo, hi) in hull.box.items()}  # and their last
+    yield hull.extreme(line, sign)[1]
+    for other in (-1, 1):  # variables that the index does not name: their first value, then their last
+        yield {v: hi if (sign * line.terms.get(v, 0) or other) > 0 else lo for v, (lo, hi) in hull.box.items()}
 
 
 def _nearest(hull: Hull, line: Line, sign: int, limit: int) -> Iterator[Point]:

@@ -209,7 +209,7 @@ class ReaderBase:
         return f.custom
 
     def python_object(self, node: ast.expr) -> Any:
-        """The object that names, dots and constant indices stand for, Python's or ours, or None; writes no IR."""
+        """The thing that names, dots and constant indices stand for; None for other expressions. Writes no IR."""
         if isinstance(node, ast.Attribute):
             base = self.python_object(node.value)
             if (found := getattr(base, node.attr, None)) is not None:

@@ -148,13 +148,11 @@ class ControlFlowReader(ReaderBase):
 
     def returning(self, value: Meaning) -> Any:
         """The value of `return`: a literal takes the declared type, else stays open for other paths to decide."""
-        if isinstance(value, tuple):
-            return tuple(part if is_literal(part) else self.materialised(part, "") for part in value)
         wanted = self.frame.fn.__annotations__.get("return")
         if is_literal(value) and isinstance(wanted, Scalar | type):
             with suppress(TypeError):
                 return self.typed(value, scalar_of(wanted))
-        return value if is_literal(value) else self.materialised(value, "")
+        return value
 
     def visit_Break(self, node: ast.Break) -> None:
         self.state.names.update({"$stop": True, "$go": False})
