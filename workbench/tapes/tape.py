@@ -277,7 +277,7 @@ class Tape(Recording, metaclass=Listed):
         with memory.LOCK, memory.unrecorded():
             notes = capture_log.active_capture()
             begun = notes is None or self in notes.begun
-            if notes is not None and not begun:  # a replay clears what the tape will hold then, not what it holds now
+            if notes is not None and not begun:  # a replay clears what the tape holds at the end of the block
                 notes.zeroed.setdefault(self, []).append(len(notes.steps))
             elif notes is not None:  # each replay is to clear what is made only now
                 for a in self.arrays.values():
