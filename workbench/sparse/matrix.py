@@ -180,9 +180,7 @@ class BsrMatrix:
     def uncompress_rows(self, out: array | None = None) -> array:
         """The row of every stored block."""
         rows = rows_of(self.structure[0])
-        if out is None:
-            return array(rows, int, device=self.device)
-        return out.assign(rows)
+        return array(rows, int, device=self.device) if out is None else out.assign(rows)
 
 
 def _same(A: BsrMatrix, structure: tuple, arrays: tuple[array, ...]) -> None:

@@ -310,13 +310,10 @@ def _zero_again(notes: capture_log.CaptureRecorder) -> None:
     """Make `tape.zero()` at the head of the block clear, in a replay, the gradients that the block itself makes."""
     for grad, tape in notes.expected_cleared.items():
         if grad not in gradients_of(tape):
-            raise LaunchError(
-                "two recordings of one tape that was zeroed in front of them, the second without an array of the"
-                " first.",
-                slug="capture",
-                why="The gradients of that array would not be zeroed in a replay.",
-                instead="first, second = wb.Tape(), wb.Tape()   one for each recording",
-            )
+            text = "two recordings of one tape, zeroed in front of them, the second without an array of the first."
+            why = "The gradients of that array would not be zeroed in a replay."
+            instead = "first, second = wb.Tape(), wb.Tape()   one for each recording"
+            raise LaunchError(text, slug="capture", why=why, instead=instead)
     places = sorted(((at, tape) for tape, ats in notes.zeroed.items() for at in ats), key=lambda p: -p[0])
     for at, tape in places:
         grads = gradients_of(tape)

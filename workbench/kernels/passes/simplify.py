@@ -188,9 +188,7 @@ class Rewrite:
         if same is not None:
             return same.outs[0]
         rule = _FOLD.get(stmt.row)
-        if rule is not None:
-            return rule(self, stmt, args)
-        return self.folded(stmt, args)
+        return rule(self, stmt, args) if rule is not None else self.folded(stmt, args)
 
     def folded(self, stmt: Stmt, args: tuple[Value, ...]) -> Value | None:
         """Constant folding: of integers; in an adjoint also of floats that any compiler rounds alike. Else None."""

@@ -81,9 +81,7 @@ def _prepared(function: Function, targets: frozenset[str]) -> _Scatter | None:
         if access.stmt.row is not mem.ACCUMULATE or offset is None:
             return None
         places[access.stmt] = offset
-    if not places:
-        return None
-    return _Scatter(function, tuple(sorted(targets)), places)
+    return _Scatter(function, tuple(sorted(targets)), places) if places else None
 
 
 def _offset(access: Access) -> Offset | None:
