@@ -661,5 +661,11 @@ def test_copies_of_strided_arrays_with_offsets():
     assert y.numpy().tolist() == [0, 4, 6, 0]
 
 
+def test_instances_of_a_scalar_type_are_numbers_of_numpy_of_that_type():
+    assert isinstance(np.float32(1.0), wb.float32) and isinstance(wb.int64(2), wb.int64)
+    for other in (1.0, np.float64(1.0), np.zeros(1, np.float32), "float32", None):
+        assert not isinstance(other, wb.float32)
+
+
 def test_types_are_written_as_they_are_named():
     assert (repr(wb.float64), repr(wb.vec3), repr(wb.int32)) == ("float64", "vec3", "int32")
