@@ -661,6 +661,12 @@ def test_copies_of_strided_arrays_with_offsets():
     assert y.numpy().tolist() == [0, 4, 6, 0]
 
 
+def test_a_long_array_is_written_by_its_ends():
+    assert repr(array(np.arange(100, dtype=np.float32))) == (
+        "array([ 0.,  1.,  2., ..., 97., 98., 99.], dtype=float32, shape=(100,))"
+    )
+
+
 def test_instances_of_a_scalar_type_are_numbers_of_numpy_of_that_type():
     assert isinstance(np.float32(1.0), wb.float32) and isinstance(wb.int64(2), wb.int64)
     for other in (1.0, np.float64(1.0), np.zeros(1, np.float32), "float32", None):

@@ -158,6 +158,27 @@ def picks(x: wb.array2d[float], at: wb.array[int], y: wb.array[float]):
     y[0] = t[1, at[1]] + wb.tile_view(t, offset=(at[2], 0), shape=(2, 2))[0, 0]
 
 
+@wb.kernel
+def picks_by_data(x: wb.array2d[float], at: wb.array[int], y: wb.array[float]):
+    t = wb.tile_load(x, shape=(4, 4))
+    y[0] = t[at[0], at[1]]
+
+
+@pytest.mark.parametrize("backend", BACKENDS)
+@pytest.mark.parametrize("at", [(3, -4), (4, 0), (0, 4), (-5, 0)])
+def test_an_element_whose_indices_all_come_from_data_lies_in_the_tile_or_is_an_error(at, backend):
+    wb.config.backend = backend
+    given = np.arange(16, dtype=np.float32).reshape(4, 4)
+    y = wb.zeros(1)
+    args = [wb.array(given), wb.array(at, dtype=int), y]
+    if all(-4 <= k < 4 for k in at):
+        wb.launch_tiled(picks_by_data, dim=1, inputs=args, block_dim=32)
+        assert y.item() == given[at]
+    else:
+        with pytest.raises(wb.BoundsError, match=r"outside shape \(4, 4\)"):
+            wb.launch_tiled(picks_by_data, dim=1, inputs=args, block_dim=32)
+
+
 @pytest.mark.parametrize("backend", BACKENDS)
 @pytest.mark.parametrize("at", [(-4, 3, 2), (4, 0, 0), (0, -5, 0), (0, 0, 3), (0, 0, -1)])
 def test_an_element_outside_of_a_tile_is_an_error(at, backend):
