@@ -6,6 +6,7 @@ import numpy as np
 import pytest
 
 import workbench as wb
+from tests.support.backends import BACKENDS
 
 
 @wb.kernel
@@ -58,3 +59,33 @@ def scaled(x: wb.array[float], k: wb.array[float], y: wb.array[float]):
 def test_what_would_be_a_copy_is_refused(x):
     with pytest.raises(wb.LaunchError, match=r"wb\.from_numpy|axes"):
         wb.launch(saxpy, 3, [x, np.zeros(3, np.float32), 1.0])
+
+
+def kernel_taking(type: object) -> wb.Kernel:
+    @wb.kernel
+    def taking(a: type, y: wb.array[wb.float64]):  # type: ignore[valid-type]
+        y[0] = wb.float64(a)
+
+    return taking
+
+
+@pytest.mark.parametrize("backend", BACKENDS)
+@pytest.mark.parametrize("again", [False, True])
+@pytest.mark.parametrize(
+    ("type", "held", "beyond"),
+    [
+        (wb.float16, (65504, -65504, np.float64(65504.0), np.float32(-65504.0), np.float64(np.inf)), (65505, -65505)),
+        (wb.float16, (True, 2048), (70000, 65520.0, np.float64(7e4), np.float32(-7e4), 2**20, 10**39)),
+        (wb.float32, (65505, 2**20, np.float64(1e38), -np.inf), (1e39, np.float64(1e39), np.float64(-1e300), 10**39)),
+    ],
+)
+def test_a_number_that_would_become_infinite_is_refused(type, held, beyond, again, backend):
+    wb.config.backend = backend
+    kernel, y = kernel_taking(type), wb.zeros(1, dtype=wb.float64)
+    for a in held:
+        wb.launch(kernel, 1, [a, y])
+        assert y.item() == float(type.numpy.type(a))
+    for a in beyond:
+        kernel = kernel if again else kernel_taking(type)
+        with pytest.raises(wb.LaunchError, match=f"'a': takes {type}, got"):
+            wb.launch(kernel, 1, [a, y])

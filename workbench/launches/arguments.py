@@ -55,7 +55,7 @@ def flatten(program: Program, args: Sequence[Any]) -> list[Any]:
             flat.append(arg)
         elif kind == "f" and given is float and held(arg, type):
             flat.append(arg)
-        elif kind == "f" and (given is np.float32 or given is np.float64):
+        elif kind == "f" and (given is np.float32 or given is np.float64) and held(arg, type):
             flat.append(mean(float(arg)) if is_meant(arg) else float(arg))
         elif (kind == "i" or kind == "f") and given is int and arg in exact_ints(type):
             flat.append(arg if kind == "i" else float(arg))
@@ -109,11 +109,12 @@ def _defaults(program: Program) -> str:
 
 @cache
 def exact_ints(type: Scalar) -> range:
-    """The ints that parameters of this type hold exactly."""
+    """The ints that parameters of this type take: of floats those that are small enough for all."""
     if type.kind in "iu":
         info = np.iinfo(type.numpy)
         return range(int(info.min), int(info.max) + 1)
-    return range(-(1 << 20), 1 << 20) if type.kind == "f" else range(0)
+    most = int(_LARGEST[16]) if type.bits == 16 else 1 << 20
+    return range(-most, most + 1) if type.kind == "f" else range(0)
 
 
 def _refuse(program: Program, leaf: Leaf, text: str, slug: str, instead: str = "") -> LaunchError:
