@@ -101,12 +101,10 @@ class _Live:
             stmt, j = self.owner[value]
             self.keep(stmt)
             k = j - 1 if stmt.row is c.FOR else j
-            if stmt.row is c.CALL:
-                self.need(stmt.args[j])
-            elif stmt.row is c.EACH:
+            if stmt.row is c.EACH:
                 if j >= len(stmt.attr.shape):
                     self.need(stmt.args[j - len(stmt.attr.shape)])
-            elif k >= 0:
+            elif k >= 0 and stmt.row is not c.CALL:  # which is kept with all that it takes
                 self.result(stmt, k)
 
     def result(self, stmt: Stmt, k: int) -> None:
