@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from contextlib import nullcontext
 from typing import Any
 
 import numpy as np
@@ -180,3 +181,20 @@ def test_a_part_at_an_index_from_an_array_lies_in_the_tile_or_is_refused(part, k
         return
     launch()
     np.testing.assert_array_equal(y.numpy(), PARTS[part](given, k))
+
+
+@wb.kernel
+def a_row(x: wb.array2d[float], at: wb.array[int], y: wb.array[float], z: wb.array[float]):
+    t = wb.tile_load(x, shape=(4, 4))
+    wb.tile_store(y, t[at[0]])
+    wb.tile_store(z, t[1:3, at[0]])
+
+
+@pytest.mark.parametrize("k", range(-5, 5))
+def test_a_row_or_column_at_an_index_from_an_array_may_be_counted_from_the_end(k, backend):
+    given, y, z = np.arange(16, dtype=np.float32).reshape(4, 4), wb.zeros(4), wb.zeros(2)
+    args = [wb.array(given), wb.array([k], dtype=int), y, z]
+    with nullcontext() if -4 <= k < 4 else pytest.raises(wb.BoundsError, match=r"outside shape \(4, 4\)"):
+        wb.launch_tiled(a_row, dim=1, inputs=args, block_dim=32)
+        np.testing.assert_array_equal(y.numpy(), given[k])
+        np.testing.assert_array_equal(z.numpy(), given[1:3, k])
