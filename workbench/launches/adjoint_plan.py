@@ -105,10 +105,8 @@ def plan_adjoint(plan: Plan, active: frozenset[str], alone: bool = False) -> Bac
     if reverse.returned is not None and math.prod(plan.form.dims) > 1:
         returned = f"what `{reverse.returned.row.name}` returned, on the way to a gradient."
         text, where = f"Kernel {program.name!r} computes with {returned}", reverse.returned.where
-        why, instead = (
-            "Which value a thread gets depends on the order of threads.",
-            "dim=1 and a loop over the elements",
-        )
+        why = "Which value a thread gets depends on the order of threads."
+        instead = "dim=1 and a loop over the elements"
         raise GradientError(text, slug="atomic-order", where=where, why=why, instead=instead)
     function, apart = _merged(plan, reverse)
     position = {leaf.name: k for k, leaf in enumerate(program.leaves)}

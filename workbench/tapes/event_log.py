@@ -133,10 +133,8 @@ class EventLog:
             for b in self.arrays.values():
                 if is_float(b.dtype) and not isinstance(b.dtype, Struct) and b.span.overlaps(span) is not False:
                     used = f"the memory of {b.label}, which is used as {b.dtype}, with gradients."
-                    text, why = (
-                        f"{event.label!r} writes {a.dtype} into {used}",
-                        "Memory has one gradient, of one scalar type.",
-                    )
+                    text = f"{event.label!r} writes {a.dtype} into {used}"
+                    why = "Memory has one gradient, of one scalar type."
                     instead = "bits = wb.zeros(n, dtype=int)   of its own, and a kernel that converts"
                     raise GradientError(text, slug="two-types", where=event.where, why=why, instead=instead)
 
