@@ -57,6 +57,7 @@ def test_a_number_of_nothing_is_refused_and_not_found_empty(backend):
     for number in numbers:
         with pytest.raises(wb.BoundsError, match=r"(?s)thread 1 takes a .* of no HashGrid.*things\[i\].*\[handle\]"):
             wb.launch(found, 2, [wb.array([grid.id, number], dtype=wb.uint64), n])
+            wb.synchronize()  # when a GPU tells
 
 
 @pytest.mark.needs_cc

@@ -571,7 +571,7 @@ SUPPOSED = [
 
 
 @pytest.mark.parametrize("step", SUPPOSED, ids=lambda f: f.__name__)
-@pytest.mark.host_memory("stripped_raw", "stripped_out")
+@pytest.mark.host_memory("stripped_raw", "stripped_out", "by_pickle")
 def test_numbers_that_equal_what_was_read_are_warned_of(step):
     said, found = suspected(step)
     assert len(said) == 1 and "[host-number]" in str(said[0].message) and "wb.detach" in str(said[0].message)
