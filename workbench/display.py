@@ -58,9 +58,7 @@ def html_table(
     )
     body = []
     for row in rows:
-        cells = [
-            (f'style="{side}{style}"', "<br>".join(map(escape, text.split("\n")))) for side, text in zip(sides, row)
-        ]
+        cells = [(f'style="{side}{style}"', "<br>".join(map(escape, t.split("\n")))) for side, t in zip(sides, row)]
         first = f'<th scope="row" {cells[0][0]}>{cells[0][1]}</th>' if heads else ""
         body.append(f"<tr>{first}{''.join(f'<td {look}>{text}</td>' for look, text in cells[heads:])}</tr>")
     inside = f"<thead><tr>{top}</tr></thead><tbody>{''.join(body)}</tbody>"
@@ -179,12 +177,9 @@ def offers(names: str) -> Callable[[type[T]], type[T]]:
     """
 
     def decorate(cls: type[T]) -> type[T]:
-        cls.offered = frozenset(names.split()) | getattr(cls, "offered", frozenset())  # type: ignore[attr-defined]
-        cls.__dir__ = _offered  # type: ignore[assignment]
+        own = frozenset(names.split()) | getattr(cls, "offered", frozenset())
+        cls.offered = own  # type: ignore[attr-defined]
+        cls.__dir__ = lambda self: sorted({*own, *(n for n in object.__dir__(self) if n[:2] == "__")})
         return cls
 
     return decorate
-
-
-def _offered(self: Any) -> list[str]:
-    return sorted({*type(self).offered, *(name for name in object.__dir__(self) if name.startswith("__"))})

@@ -14,6 +14,7 @@ from __future__ import annotations
 import argparse
 import collections
 import linecache
+import re
 import sys
 import textwrap
 import threading
@@ -25,6 +26,7 @@ import numpy as np
 import workbench as wb
 from workbench.arrays.array import read_values
 
+UNTOLD = re.compile(r"was added to values that you had written|\[jit\]$")  # by replays, whose numbers are the same
 counts: collections.Counter[str] = collections.Counter()
 
 HEAD = """
@@ -133,6 +135,7 @@ class Program:
             "elsewhere(lambda: call(x, y, z, bod, dt, k))",
             "call(y, x, z, bod, dt, k)",
             "call(x, x, z, bod, dt, k)",
+            "call(SHARED, y, model.w, bod, dt, k)",
         ]
         calls += [
             "call(*new(x, y, z), bod, dt, k)",
@@ -220,6 +223,10 @@ DISTURBANCES = [
     "with wb.Tape() as outer:\n    step(x, y, z, bod, dt, k)",
     "with wb.capture() as graph:\n    step(x, y, z, bod, dt, k)\ngraph.replay()",
     "with wb.Tape() as outer:\n    wb.launch(scale, N, [x, 0.5], [z])",
+    "with wb.Tape() as outer:\n    wb.launch(scale, N, [z, 0.5], [x])",
+    "if outer is not None and x.requires_grad:\n    outer.backward(grads={x: x.grad})",
+    "if outer is not None and z.requires_grad:\n    outer.backward(grads={z: z.grad})",
+    "outer = None",
     "del held[:]",
 ]
 
@@ -234,7 +241,16 @@ class Run:
         self.file, self.text = f"<jit {number}>", str(program)
         linecache.cache[self.file] = (len(self.text), None, self.text.splitlines(True), self.file)
         self.refused = False
-        self.names: dict[str, Any] = {"__name__": "__main__", "wb": wb, "np": np, "N": 6, "held": [], "start": start}
+        self.warned: set[str] = set()
+        self.names: dict[str, Any] = {
+            "__name__": "__main__",
+            "wb": wb,
+            "np": np,
+            "N": 6,
+            "held": [],
+            "outer": None,
+            "start": start,
+        }
         self.names |= {n: getattr(self, n) for n in ("attempt", "call", "look", "elsewhere", "new", "mark", "random")}
         self.names |= {"renewed": lambda k: wb.Kernel(k.func), "again": again}
 
@@ -242,9 +258,10 @@ class Run:
         wb.config.reset()
         wb.config.backend, wb.config.jit, wb.config.threads = backend, self.on, 1
         try:
-            with warnings.catch_warnings():
-                warnings.simplefilter("ignore")
+            with warnings.catch_warnings(record=True) as said:
+                warnings.simplefilter("always")
                 exec(compile(self.text, self.file, "exec"), self.names)
+            self.warned = {_unnamed(text) for w in said if not UNTOLD.search(text := str(w.message))}
             counts["replays"] += self.names["step"].replays
             counts["programs with replays"] += bool(self.names["step"].replays)
         finally:
@@ -315,6 +332,12 @@ class _Attempt:
         return True
 
 
+def _unnamed(text: str) -> str:
+    """A warning without the names of arrays, which are found in frames: there are others around a replay."""
+    found = re.search("was written by an earlier tape|keep the earlier|requires_grad = True before", text)
+    return re.sub(r"\bm\d+\b", "m", text) if found is None else str(re.findall(found.re, text))
+
+
 class _Refused(BaseException):
     pass
 
@@ -343,7 +366,7 @@ def verdict(number: int) -> str:
     """What differs between the two runs; empty if nothing does."""
     program = Program(number)
     backend = "numpy" if number % 10 == 9 else "c"
-    runs = []
+    runs, warned = [], []
     for on in (True, False):
         run = Run(program, on, number)
         try:
@@ -352,11 +375,12 @@ def verdict(number: int) -> str:
             counts["refused"] += 1
             return ""
         runs.append(run.seen)
+        warned.append(run.warned)
     for turn, (one, other) in enumerate(zip(*runs, strict=True)):
         if one != other:
             pair = next(((a, b) for a, b in zip(one, other, strict=False) if a != b), (one, other))
             return f"turn {turn}: with {str(pair[0])[:300]}\n   without {str(pair[1])[:300]}"
-    return ""
+    return f"warned: with {warned[0] - warned[1]}\n   without {lost}" if (lost := warned[1] - warned[0]) else ""
 
 
 def main() -> int:

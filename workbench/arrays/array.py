@@ -541,9 +541,7 @@ def _shared(data: Any, dtype: DTypeLike, shape: ShapeLike | None, device: Device
         text = f"copy=False of NumPy {data.dtype} as {element}: converting needs a copy"
         raise LaunchError(text, slug="dtype", instead=f"array(data, dtype={element})")
     if isinstance(data, np.ndarray) and not data.flags.writeable:
-        raise LaunchError(
-            "the NumPy array is read-only and cannot be shared", slug="read-only", instead="wb.array(data)"
-        )
+        raise LaunchError("a read-only NumPy array cannot be shared", slug="read-only", instead="wb.array(data)")
     inner = inner_shape(element)
     outer = data.ndim - len(inner)
     strides = tuple(int(s) for s in data.strides)

@@ -81,7 +81,7 @@ class CaptureRecorder:
         self.made: set[Any] = set()  # allocations
         self.cleared: set[Any] = set()  # gradient memories
         self.first: dict[Any, str] = {}  # memory -> what the block did to it first: "read" it or wrote it "whole"
-        self.tapes: dict[Any, None] = {}
+        self.tapes: dict[Any, dict[Any, list]] = {}  # tape -> what the block had written before: memory -> spans
         self.begun: set[Any] = set()  # tapes that were made or reset
         self.zeroed: dict[Any, list[int]] = {}  # tapes that were not, but zeroed -> behind how many steps
         self.expected_cleared: dict[Any, Any] = {}  # gradient memory that such a tape will have cleared -> the tape
@@ -295,10 +295,7 @@ def add(to: XpArray, values: XpArray) -> None:
     if opened is None and to.nbytes < LARGE:
         to += values
     elif not (isinstance(to, np.ndarray) and compiles() and to.itemsize in (4, 8)):
-        do(
-            lambda: np.add(to, values, out=to) if isinstance(to, np.ndarray) else to.__iadd__(values),
-            gpu_of(to, values),
-        )
+        do(lambda: to.__iadd__(values), gpu_of(to, values))
     else:
         keep(to, values)
         kernel = thread_pool.kernel_address("wb_add32" if to.itemsize == 4 else "wb_add64")

@@ -77,9 +77,9 @@ class Span(Generic[M]):
         made._key, made._hash, made._hull = self._key, self._hash, self._hull
         return made
 
-    def on(self, memory: M) -> Span:
-        """The same bytes of another memory."""
-        return Span(memory, self.offset, self.shape, self.strides, self.itemsize)
+    def on(self, memory: M, by: int = 0) -> Span:
+        """The same bytes of another memory, `by` bytes further on."""
+        return Span(memory, self.offset + by, self.shape, self.strides, self.itemsize)
 
     def __eq__(self, other: object) -> bool:
         return self is other or (isinstance(other, Span) and self._key == other._key)

@@ -55,9 +55,12 @@ class Shadow:
 
 
 class Workspace(dict):
-    """Shadows by allocation, made when first asked for; `dropping`: the walk releases those that are not read again."""
+    """Shadows by allocation, made when first asked for; `dropping`: the walk releases those that are not read again.
 
-    dropping = False
+    `unreached`: ids of allocations that its tape wrote and no adjoint came to.
+    """
+
+    dropping, unreached = False, frozenset[int]()
 
     def __missing__(self, allocation: Allocation) -> Shadow:
         made = self[allocation] = Shadow(allocation)

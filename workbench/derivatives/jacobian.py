@@ -278,9 +278,7 @@ class ValueAndGrad:
             raise GradientError(text, slug="loss-shape", instead="return loss")
         for k in self._picked:
             if not self.tape.log.has_touched(given[k].span):
-                text = (
-                    f"{self.__name__} never used its argument {k} in a launch: its gradient would be zero in silence."
-                )
+                text = f"{self.__name__} never used its argument {k} in a launch: a gradient would be zero in silence."
                 why = "What NumPy does with its values is on no tape."
                 instead = "wb.launch(kernel, dim, inputs=[x], ...), with the array itself"
                 raise GradientError(text, slug="unused-argument", why=why, instead=instead)

@@ -36,17 +36,10 @@ class Smoothed:
     """
 
     def __init__(
-        self,
-        fn: ValueAndGrad,
-        sigma: float,
-        samples: int,
-        order: str,
-        seed: int,
-        mapped: bool,
-        executor: Executor | None,
+        self, fn: ValueAndGrad, sigma: float, samples: int, order: str, seed: int, rows: bool, executor: Executor | None
     ):
         self.fn, self.sigma, self.samples, self.order, self.seed = fn, sigma, samples, order, seed
-        self.mapped, self.executor = mapped, executor
+        self.mapped, self.executor = rows, executor
         self.first: np.ndarray | None = None
         self.zeroth: np.ndarray | None = None
         self.variance, self.share, self.biased = np.nan, np.nan, False

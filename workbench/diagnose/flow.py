@@ -226,9 +226,7 @@ def kinks(case: RuleInput) -> Iterator[Finding]:
     seen = case.trail.observer(Kinks)
     for stmt, event, thread in seen.tied.values():
         step = case.trail.of[event]
-        text = (
-            f"`{stmt.row.name}` is at a tie in thread {thread}: the gradient that goes through it is that of one side."
-        )
+        text = f"`{stmt.row.name}` is at a tie in thread {thread}: the gradient through it is that of one side."
         brief = f"`{stmt.row.name}` behind {{arrays}} is at its corner {{at}}: the gradient is that of one side"
         fix = "nothing, if either slope will do; else a smooth transition"
         yield step.finding("kink", "info", text, fix, step.written, where_of(stmt), thread, brief=brief)

@@ -196,10 +196,8 @@ def _jvp_of_pulled(
     turned = {seeded[at]: t for at, t in _moving(tangents[count:]).items()}
     lifted = DerivativeCall(call, tuple(moved), count)
     seeds = {lifted.tangents[k]: s for k, s in zip(seeded, values[count:], strict=True)}
-    parts = [
-        pulled(call, first, turned, wanted),
-        pulled(lifted, [*first, *moved.values()], seeds, wanted) if moved else {},
-    ]
+    second = pulled(lifted, [*first, *moved.values()], seeds, wanted) if moved else {}
+    parts = [pulled(call, first, turned, wanted), second]
     sums = [[part[k] for part in parts if k in part] for k in wanted]
     return outs, _or_zero({at: t[0] if len(t) == 1 else t[0] + t[1] for at, t in enumerate(sums) if t}, outs)
 

@@ -241,11 +241,6 @@ def _watch(a: Allocation) -> TensorWatch:
     return found
 
 
-def _stamp(a: Allocation) -> int | None:
-    watch = _watches.get(a)
-    return None if watch is None else watch.stamp()
-
-
 # ---- tensor -> array
 
 
@@ -489,4 +484,4 @@ def tensor_of(view: Any, device: torch.device) -> torch.Tensor:
 
 
 ports.gradient_takers.append(_publish)
-ports.version_counters.append(_stamp)
+ports.version_counters.append(lambda a: None if (watch := _watches.get(a)) is None else watch.stamp())

@@ -188,7 +188,7 @@ class _Graph:
         """The gradient of each wanted tensor, by the adjoints of the results."""
         by = [k for k, want in enumerate(wanted) if want and self.tensors[k].requires_grad]
         pairs = [(y, s) for y, s in zip(self.results, seeds, strict=True) if s is not None and s.any()]
-        adjoints = [_shaped(torch.from_numpy(s).to(y), y) for y, s in pairs]
+        adjoints = [torch.from_numpy(s).to(y).view(y.shape) for y, s in pairs]
         slopes = self._grad(event.where, [y for y, _ in pairs], [self.tensors[k] for k in by], adjoints)
         known = dict(zip(by, slopes, strict=True))
         return [None if (g := known.get(k)) is None else g.cpu().numpy() for k in range(len(self.tensors))]
@@ -216,9 +216,7 @@ class _Graph:
         parts = [g * v for g, v in pairs] + [-s * t for s, t in zip(seeds, found) if t is not None]
         least = 1e-6 * sum(v.abs().sum().item() for _, v in pairs)
         if abs(sum(p.sum().item() for p in parts)) > 1e-3 * sum(p.abs().sum().item() for p in parts) + least:
-            text = (
-                f"the gradient of {self.name} is not linear in adjoints, or torch lost a part of it: a hook is in it."
-            )
+            text = f"the gradient of {self.name} is not linear in adjoints, or torch lost a part of it: it has a hook."
             raise GradientError(text, slug="custom-op", where=where, instead="the function without the hook")
         known = {id(y): (zero + (torch.zeros_like(y) if g is None else g)).to(y) for y, g in zip(ends, found)}
         return [known.get(id(y), y) for y in self.results]
@@ -255,11 +253,6 @@ def _given(a: Any, follow: bool) -> Any:
         return a
     t = private_tensor(a)
     return t.requires_grad_() if follow and t.is_floating_point() else t.clone()
-
-
-def _shaped(values: torch.Tensor, like: torch.Tensor) -> torch.Tensor:
-    """Values in the shape of another tensor of as many elements."""
-    return values if values.shape == like.shape else values.view(like.shape)
 
 
 def _nodes(results: Iterable[torch.Tensor]) -> list[Any]:

@@ -257,12 +257,8 @@ class Builder:
 
     def emit(self, row: Row, *args: Value, attr: object = None, name: str = "") -> Any:
         """Append one statement of a row without regions; its type rule decides the result."""
-        if (
-            row.block is None
-            and not row.elementwise
-            and row.effect.value == "pure"
-            and Tile in [a.type.__class__ for a in args]
-        ):
+        numbers_alone = row.block is None and not row.elementwise and row.effect.value == "pure"
+        if numbers_alone and Tile in [a.type.__class__ for a in args]:
             raise KernelError(
                 f"`{row.name}` does not take tiles", slug="tile-operand", where=self.where, instead="tile_map(f, t)"
             )

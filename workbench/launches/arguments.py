@@ -295,9 +295,7 @@ def _number(program: Program, leaf: Leaf, arg: Any) -> Any:
     except (TypeError, ValueError, OverflowError):
         text, instead = f"takes {type}, got {shown(arg)}", f"wb.{type}(...)"
         if isinstance(arg, array):
-            one = (
-                f"a number, wb.scalar(value, requires_grad=True) for one with a gradient, or {leaf.name}: wb.array[...]"
-            )
+            one = f"a number, wb.scalar(value, requires_grad=True) for one with gradient, or {leaf.name}: wb.array[...]"
             text, instead = f"takes {type}, got the array {arg.label} of shape {arg.shape}", one
         raise _refuse(program, leaf, text, "argument-type", instead) from None
 

@@ -113,9 +113,7 @@ def _pairs(what: str, keys: array, values: array, count: int) -> np.ndarray:
     capture_log.refuse(f"{what}()", "sorting outside of the capture, between two captures")
     for a in (keys, values):
         if not isinstance(a, array) or a.ndim != 1 or a.size < count:
-            raise _refuse(
-                what, f"takes arrays of one axis, of at least {count} elements.", "wb.zeros(2 * n, dtype=int)"
-            )
+            raise _refuse(what, f"takes arrays of one axis, at least {count} elements.", "wb.zeros(2 * n, dtype=int)")
     return np.array(keys[:count].list(), keys.dtype.numpy)
 
 
@@ -135,9 +133,8 @@ def radix_sort_pairs(keys: array, values: array, count: int, begin_bit: int = 0,
     if begin_bit or (end_bit or bits) != bits:
         if found.dtype.kind not in "iu":
             raise _refuse("radix_sort_pairs", "bits of floats are not sorted by.", "begin_bit=0, end_bit=None")
-        found = (found.astype(np.uint64) >> np.uint64(begin_bit)) & np.uint64(
-            (1 << ((end_bit or bits) - begin_bit)) - 1
-        )
+        mask = np.uint64((1 << ((end_bit or bits) - begin_bit)) - 1)
+        found = (found.astype(np.uint64) >> np.uint64(begin_bit)) & mask
     _permuted(np.argsort(found, kind="stable").astype(np.int32), keys, values)
 
 

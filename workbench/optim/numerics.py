@@ -286,9 +286,7 @@ _factored = CustomOp(lambda A: np.linalg.cholesky((A + _turned(A)) / 2), "choles
 
 
 def _check_square(name: str, A: array) -> None:
-    _check(
-        name, _floats(A, 2) and A.shape[-1] == A.shape[-2], "float32 or float64 of shape (..., n, n), with elements", A
-    )
+    _check(name, _floats(A, 2) and A.shape[-1] == A.shape[-2], "float32 or float64 of shape (..., n, n), not empty", A)
 
 
 def _dense(name: str, op: CustomOp, A: array, *b: array) -> array:

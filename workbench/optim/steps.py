@@ -17,22 +17,11 @@ from ..launches.array_tools import flat
 from ..launches.launch import launch
 
 sqrt, pow = ops.BUILTINS["sqrt"], ops.BUILTINS["pow"]
-numbers = array(dtype=Any)
+reals, turns = array(dtype=Any), array(dtype=int)
 
 
 @kernel
-def adam(
-    g: numbers,
-    m: numbers,
-    v: numbers,
-    t: array(dtype=int),
-    lr: Any,
-    beta1: Any,
-    beta2: Any,
-    eps: Any,
-    one: Any,
-    x: numbers,
-):
+def adam(g: reals, m: reals, v: reals, t: turns, lr: Any, beta1: Any, beta2: Any, eps: Any, one: Any, x: reals):
     """One step of Adam (Kingma and Ba, 2015) for one number; `t` counts the steps before this one."""
     i = tid()
     d = type(one)(g[i])
@@ -46,16 +35,7 @@ def adam(
 
 @kernel
 def sgd(
-    g: numbers,
-    b: numbers,
-    t: array(dtype=int),
-    lr: Any,
-    momentum: Any,
-    dampening: Any,
-    decay: Any,
-    nesterov: bool,
-    one: Any,
-    x: numbers,
+    g: reals, b: reals, t: turns, lr: Any, momentum: Any, dampening: Any, decay: Any, nesterov: bool, one: Any, x: reals
 ):
     """One step of gradient descent for one number."""
     i = tid()
@@ -70,7 +50,7 @@ def sgd(
 
 
 @kernel
-def count(t: array(dtype=int)):
+def count(t: turns):
     t[0] = t[0] + 1
 
 

@@ -116,6 +116,7 @@ class CompiledBackward:
     calls     None for a walk that cannot be compiled, or was made once so far; `tried`: False of the latter.
     seeds     the uint8 arrays of the shadows that are seeded.
     results   (reference to a memory, its shadow's bytes, their address, scale).
+    unreached as `Workspace.unreached`.
     writes    id of a memory in `results` -> [(number of the event, number of the write)] of all writes to it.
     """
 
@@ -125,6 +126,7 @@ class CompiledBackward:
         self.runs = 0
         self.seeds: list[Any] = []
         self.results: list[tuple] = []
+        self.unreached: frozenset[int] = frozenset()
         self.writes: dict[int, list[tuple[int, int]]] = {}
 
     def run(self, seeds: Workspace, tape: Recording) -> None:
@@ -141,6 +143,7 @@ class CompiledBackward:
     def publish(self, tape: Recording) -> None:
         """Publish the adjoints in `results` into `.grad`, of the memories that the signature guards."""
         space = Workspace()
+        space.unreached = self.unreached
         for ref, data, address, scale in self.results:
             a = ref()
             space[a] = shadow = object.__new__(Shadow)
@@ -235,6 +238,7 @@ def _write_down(made: CompiledBackward, tape: Recording, seeds: Workspace) -> No
     size = sum({id(data): len(data) for data in calls.kept if isinstance(data, np.ndarray)}.values())
     if not calls.whole or not calls.calls or size > BYTES:
         return
+    made.unreached = space.unreached
     made.results = [(weakref.ref(a), shadow.data, shadow.address, shadow.scale) for a, shadow in space.items()]
     for e, event in enumerate(tape.events):
         for k, span in enumerate(event.writes):

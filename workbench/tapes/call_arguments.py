@@ -21,6 +21,7 @@ from ..device import XpArray, get_device, on_host
 from ..errors import LaunchError, Where
 from ..kernels.reading.declare import Instance, struct_of
 from ..launches.plan import PlannedLaunch, sharing
+from .cross_tape import waiting
 from .python_state import exact
 
 _VALUES = (bool, int, float, complex, str, bytes, type(None), np.generic, np.ndarray, type, range)
@@ -114,11 +115,10 @@ def arrays_in(value: object) -> Iterator[array]:
 def stand_ins(call: CallArguments, own: set[Allocation]) -> CallArguments | None:
     """A call of the same form on new memory; None where copies would not be the same thing.
 
-    That is for gradient memory, gradients that the user has written to, and arrays in `own`, which the function also
-    reaches itself.
+    That is for `bound` arrays, and for those whose gradients the user has written to.
     """
     sync_views()
-    if any(_bound(a, own) for a in call.arrays):
+    if any(bound(a, own) or _written(a) for a in call.arrays):
         return None
     made: dict[int, array] = {}
     for numbers in sharing(call.arrays):
@@ -129,17 +129,33 @@ def stand_ins(call: CallArguments, own: set[Allocation]) -> CallArguments | None
         new.grad_scale = group[0].allocation.grad_scale
         for a in group:
             s = made[a.serial] = array_on(new, a.dtype, a.shape, a.strides, a.span.offset - low + shift)
+            pass_origins(a, s)
             for mark in ("requires_grad", "retain_grad"):
                 if getattr(a, mark):
                     setattr(s, mark, True)
     return CallArguments(*with_arrays((call.args, call.kwargs), lambda a: made[a.serial]))
 
 
-def _bound(a: array, own: set[Allocation]) -> bool:
-    """True for an array that a copy cannot stand for."""
+def pass_origins(source: array, to: array) -> None:
+    """Note for a copy which tapes wrote what it copies."""
+    for span, run in source.allocation.origins.met(source.span) if source.allocation.origins else ():
+        part = span if source.span.contains(span) else source.span
+        to.allocation.note_origin(part.on(to.allocation, to.span.offset - source.span.offset), run, True)
+
+
+def bound(a: array, own: set[Allocation]) -> bool:
+    """True for an array that a copy cannot stand for.
+
+    It is gradient memory, in `own`, which the function also reaches itself, or another living tape has to do with it:
+    one wrote it, or its gradient waits to be handed on to one.
+    """
     memory, grad = a.allocation, a.allocation.grad
-    if memory.is_gradient or memory in own or grad in own:
-        return True
+    waits = grad is not None and bool(grad in own or waiting(grad))
+    return memory.is_gradient or memory in own or waits or any(run.alive for _, run in memory.origins or ())
+
+
+def _written(a: array) -> bool:
+    memory, grad = a.allocation, a.allocation.grad
     asked = grad is not None and (a.requires_grad or a.retain_grad)
     return asked and grad.user_written_mask(memory.gradient_span(a.span)) is not None  # type: ignore[union-attr]
 

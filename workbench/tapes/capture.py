@@ -17,14 +17,16 @@ from typing import Any, Self
 
 from ..arrays import allocation, capture_log
 from ..arrays.gradient_views import sync_views
+from ..arrays.span import Span
 from ..arrays.workspace import own_buffers
 from ..config import config
 from ..device import DeviceLike, catch_up, get_device, let_follow, xp
 from ..display import offers
 from ..errors import GradientError, LaunchError
 from ..kernels.compile import thread_pool
+from .cross_tape import RecordingId, read_before
 from .events import checksum_of, clock
-from .publish import gradients_of
+from .publish import gradients_of, refuse_losses
 
 log = logging.getLogger("workbench")
 
@@ -39,7 +41,9 @@ class Graph:
         for a in notes.made:
             if not a.is_gradient and a not in notes.fixed:
                 notes.written.setdefault(a, {})[a.span()] = "a new array"
-        self._written = [[a, tuple(spans.items()), None] for a, spans in notes.written.items()]
+        self.runs = runs = {tape.border.run for tape in notes.tapes}
+        origins = ((a, spans, [m for m in a.origins or () if m[1] in runs]) for a, spans in notes.written.items())
+        self._written = [[a, tuple(spans.items()), None, own] for a, spans, own in origins]
         self._watching: dict[int, weakref.ref] = {}
         self._deaf: set[int] = set()
         self._tapes = [(tape, weakref.ref(tape), tuple(tape.events)) for tape in notes.tapes]
@@ -50,6 +54,10 @@ class Graph:
         grads = dict.fromkeys([*notes.published, *(a for a in notes.cleared if a.is_gradient)])
         tape_of = {g: weakref.ref(tape) for g, tape in notes.published.items() if g.publisher[0]}
         self._grads = [(g, tape_of.get(g), tuple(g.written)) for g in grads]
+        self._notes = [(g.of, dict(g.of.grad_notes)) for g in notes.published if g.of.grad_notes]
+        self._losses = [(g, tape.border.run, tape.log.written.get(g.of)) for g, tape in notes.published.items()]
+        walked = ((tape, written) for tape, written in notes.tapes.items() if tape.last_seeds)
+        self._outside = [(tape, read_before(tape.events, written, notes.made)) for tape, written in walked]
         self._undone: list[tuple[Any, GradientError]] = []  # tapes whose launches have not run since the capture
 
     def __repr__(self) -> str:
@@ -63,13 +71,16 @@ class Graph:
         """Run the captured steps on the present contents of memory. In an open capture they become part of that one.
 
         Raises LaunchError [capture] under an open tape, or if indices changed on which the absence of races rests;
-        BoundsError or GradientError where a launch fails.
+        BoundsError or GradientError where a launch fails; GradientError [not-handed-on], as `backward` does.
         """
         if allocation.recorder() is None and (notes := capture_log.active_capture()) is not None:
             self._join(notes)
             return
         with allocation.LOCK:
             self.check()
+            foreign = self.foreign()
+            met = [span.allocation for _, found in foreign for span, _ in found]
+            before = {a: a.grad.bytes.copy() for a in met if a.grad is not None}
             own = self._own()
             for tape in own.values():
                 tape.muted = True
@@ -88,6 +99,8 @@ class Graph:
             for tape, refusal in self._undone:
                 tape.needed.conflicts[:] = [c for c in tape.needed.conflicts if c is not refusal]
             self._undone.clear()
+            for tape, found in foreign:
+                tape.find_borders(found, before)
             failed = [error for look in self.notes.checks if (error := look()) is not None]
             if failed:
                 raise failed[0]
@@ -133,6 +146,7 @@ class Graph:
     def wait(self) -> None:
         """Refuse to walk the tapes of the block until a replay has run them."""
         for tape, _, events in self._tapes:
+            tape.border.met.clear()  # replays tell of borders
             if events:
                 text = "this tape was recorded in a capture that has not been launched."
                 why = "Memory is what it was before the capture, so nothing has run yet."
@@ -150,25 +164,32 @@ class Graph:
         capture_log.refuse("replay()")
         capture_log.refuse_mapped("a capture is replayed.")
         if changed := [name for name, value in self._options.items() if getattr(config, name) != value]:
-            text = f"wb.config.{changed[0]} has changed since the capture."
-            why = "The replay would run what was compiled without it."
-            raise LaunchError(text, slug="capture", why=why, instead="with wb.capture() as graph: ...   once more")
+            raise _outdated(f"wb.config.{changed[0]}", "The replay would run what was compiled without it.")
         for look in self.notes.unchanged.values():
             look()
+        for grad, run, written in self._losses:
+            if grad.borders:
+                refuse_losses(grad, run, written)
         for a, name, version, seen in self._fixed:
             if a.version != version or seen != _seen(a):
-                text = f"Kernel {name!r}: an array of indices has changed since the capture."
                 why = "Whether two threads of it meet was looked at once, and may be different now."
-                raise LaunchError(text, slug="capture", why=why, instead="with wb.capture() as graph: ...   once more")
-
+                raise _outdated(f"Kernel {name!r}: an array of indices", why)
         if self._asks != allocation.asks:
             for a, required, retained in self._asked:
                 if (required, retained) != _asked(a):
-                    text = f"requires_grad or retain_grad of {next(iter(a.names), a)} has changed since the capture."
                     why = "The replay would publish the gradients that were asked for then."
-                    instead = "with wb.capture() as graph: ...   once more"
-                    raise LaunchError(text, slug="capture", why=why, instead=instead)
+                    raise _outdated(f"requires_grad or retain_grad of {next(iter(a.names), a)}", why)
             self._asks = allocation.asks
+
+    def foreign(self) -> list[tuple[Any, list[tuple[Span, RecordingId]]]]:
+        """By tape of the block what it would read that others wrote; those that are gone count once for each memory."""
+        found = []
+        for tape, spans in self._outside:
+            origins = ((a, m) for a, parts in spans.items() if a.origins for s in parts for m in a.origins.met(s))
+            seen = tape.border.met
+            if met := [m for a, m in origins if (m[1] not in self.runs if m[1].alive else a not in seen)]:
+                found.append((tape, met))
+        return found
 
     def _own(self) -> dict[int, Any]:
         """{id of reference: tape} of the tapes with exactly the captured events: a replay does not invalidate them."""
@@ -190,6 +211,8 @@ class Graph:
             if grad.written or grad.exposed or written:
                 grad.mark_published(written)
             grad.publisher = (0, None) if tape is None else (now, tape)
+        for a, said in self._notes:
+            a.grad_notes.update(said)
 
     def _announce(self, own: dict[int, Any]) -> None:
         """Announce the writes to watching tapes, except captured ones and those that refuse their walk already. The
@@ -198,12 +221,14 @@ class Graph:
         same, self._deaf = self._deaf == deaf, deaf
         marked = {grad for grad, _, _ in self._grads}
         for entry in self._written:
-            a, spans, quiet = entry
+            a, spans, quiet, origins = entry
             if same and a.watchers is quiet:
                 a.version += 1
                 continue
             for span, what in spans:
                 a.about_to_write(span, what)
+            for span, run in origins:
+                a.note_origin(span, run, True)
             self._watching.update((id(ref), ref) for ref in a.watchers)
             alone = all(id(ref) in deaf for ref in a.watchers)
             entry[2] = a.watchers if alone and (a in marked or not a.is_gradient) else None
@@ -239,6 +264,11 @@ def _native(calls: list[capture_log.NativeCall]) -> Callable[[], None]:
 
 
 _OPTIONS = "check_bounds", "check_races", "race_guard", "deterministic"  # what a launch promises beyond its result
+
+
+def _outdated(what: str, why: str) -> LaunchError:
+    text, instead = f"{what} has changed since the capture.", "with wb.capture() as graph: ...   once more"
+    return LaunchError(text, slug="capture", why=why, instead=instead)
 
 
 def _seen(a: allocation.Allocation) -> int | None:

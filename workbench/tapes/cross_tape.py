@@ -11,12 +11,14 @@ from __future__ import annotations
 import sys
 import warnings
 import weakref
-from collections.abc import Callable, Iterable, Iterator
+from collections import defaultdict
+from collections.abc import Callable, Container, Iterable, Iterator, Mapping
 from functools import lru_cache
+from itertools import chain
 
 import numpy as np
 
-from ..arrays.allocation import Allocation, caller_where
+from ..arrays.allocation import Allocation, GradientMemory, caller_where
 from ..arrays.interval_index import SpanIndex, SpanSet
 from ..arrays.read_values import checksum
 from ..arrays.span import Span
@@ -153,12 +155,38 @@ class ForeignLeaf:
             warn(f"{self.told}.{more} Ways out: {self.ways_out}.")
 
 
+def waiting(grad: GradientMemory) -> list[ForeignLeaf]:
+    """The borders for which a gradient waits to be handed on to a tape that can still be walked."""
+    return [b for ref in grad.borders if (b := ref()) is not None and b.open and b.run.alive]
+
+
 def warn(text: str) -> None:
     """Issue a warning at the user's line."""
     level, frame = 1, sys._getframe(0)
     while frame.f_back is not None and (frame.f_globals.get("__name__") or "").partition(".")[0] == "workbench":
         level, frame = level + 1, frame.f_back
     warnings.warn(text, stacklevel=level)
+
+
+def read_before(events: Iterable[Event], written: Mapping, made: Container) -> dict[Allocation, dict[Span, None]]:
+    """The bytes that events read, or write in part, before one of them writes them whole.
+
+    Those that were `written` before, {memory: spans}, and memory that was `made` are left out.
+    """
+    covered: dict[Allocation, SpanSet] = defaultdict(SpanSet)
+    found: dict[Allocation, dict[Span, None]] = defaultdict(dict)
+    for span in chain.from_iterable(written.values()):
+        covered[span.allocation].add(span)
+    for event in events:
+        plan = None if event.command is None else event.command.plan
+        whole = [s for k, s in enumerate(event.writes) if plan is None or plan.writes[k][0] in plan.covered]
+        for span in (*event.reads, *(s for s in event.writes if s not in whole)):
+            a = span.allocation
+            if a not in made and not any(s.contains(span) for s in covered[a].near(span)):
+                found[a][span] = None
+        for span in whole:
+            covered[span.allocation].add(span)
+    return found
 
 
 class Border:
@@ -184,6 +212,10 @@ class Border:
     def all_met(self) -> Iterator[tuple[Span, RecordingId]]:
         """All (span, writer's run) that other tapes wrote and this one read."""
         return (met for found in self.met.values() for met in found)
+
+    def end(self) -> None:
+        """Treat the tape as gone, though a recording of a jit function keeps it."""
+        self.run.over, self.run.waiting, self.crossings = True, [], []
 
     # ---- what is noted while tapes record
 
@@ -229,9 +261,8 @@ class Border:
         if not event.kind.passes:
             return ()
         source, active = event.source, self.log.active
-        live_copy = (
-            event.loop is not None or event.op is not None or (source is not None and source.allocation in active)
-        )
+        follows = event.loop is not None or event.op is not None
+        live_copy = follows or (source is not None and source.allocation in active)
         return [(span, live_copy and span.allocation in active) for span in event.writes]
 
     # ---- what is said after a walk

@@ -235,9 +235,7 @@ class HostSources:
 
     def warn(self) -> None:
         """Warn, at the user's lines, of writes where a gradient may silently have ended."""
-        said = dict.fromkeys(
-            (self.suspicion(e), e.where.file, e.where.line) for e in self.suspects if e.where is not None
-        )
+        said = dict.fromkeys((self.suspicion(e), e.where.file, e.where.line) for e in self.suspects if e.where)
         for text, file, line in said:
             warnings.warn_explicit(f"{text} [host-number]", UserWarning, file, line)
 

@@ -6,6 +6,7 @@ at g gives the start the derivative of <s, J v>, by reverse over forward mode as
 
 from __future__ import annotations
 
+import weakref
 from collections.abc import Callable, Mapping
 from typing import Any
 
@@ -39,7 +40,7 @@ class InnerBackward:
     """
 
     def __init__(self, outer: Tape, tape: Tape, seeds: Mapping[array, array]):
-        self.outer, self.tape, self.given = outer, tape, dict(seeds)
+        self.outer, self.tape, self.given = weakref.proxy(outer), tape, dict(seeds)  # `outer` holds this
         self.seeds = {a: data.copy() for a, data in tape.last_seeds.items()}
         self.length = self._length()
         self.leaves: dict[Allocation, array] = {}
@@ -144,9 +145,7 @@ class InnerBackward:
         if self._length() != self.length:
             raise self._refused(event, "it recorded further launches since")
         if self.tape.keep != "all":
-            raise self._refused(
-                event, "it keeps only what first derivatives read", 'with wb.Tape(keep="all") as inner:'
-            )
+            raise self._refused(event, "it keeps what first derivatives read", 'with wb.Tape(keep="all") as inner:')
         for x in self.tape.arrays.values():
             a = x.allocation
             if is_float_memory(x) and a in self.outer.active and a not in self.tape.active:

@@ -1,7 +1,8 @@
 """`@wb.jit`: a function that launches is recorded at its second call and replayed from the third on.
 
-A call goes one of four ways. *Plainly*: the first time with arguments of this form, under a tape or in a capture, and
-when it is switched off. *Captured*: the next time; it has to make the launches of the first call with the same numbers.
+A call goes one of four ways. *Plainly*: the first time with arguments of this form, under a tape or in a capture, when
+it is switched off, and where a tape in it reads what another one in it wrote, as each run has to see whether a gradient
+stops there. *Captured*: the next time; it has to make the launches of the first call with the same numbers.
 *Replayed* on the arrays of the capture, where they are given again. *Replayed on copies*: other arrays of the same form
 are copied into memory of the recording, and what was written is copied back.
 """
@@ -19,10 +20,10 @@ from ..arrays import allocation as memory, capture_log
 from ..arrays.array import array, array_on
 from ..arrays.copying import duplicate
 from ..config import config
-from ..errors import LaunchError
+from ..errors import GradientError, LaunchError
 from ..kernels.lru import RecentlyUsed
 from ..kernels.program import Kernel
-from .call_arguments import CallArguments, CallScript, refusal, stand_ins, with_arrays
+from .call_arguments import CallArguments, CallScript, bound, pass_origins, refusal, stand_ins, with_arrays
 from .capture import Capture, Graph
 from .python_state import Link, PythonState
 
@@ -38,13 +39,21 @@ class CallCopies:
         self.own = own
         self.notes: capture_log.CaptureRecorder | None = None
 
+    def meet(self, call: CallArguments) -> None:
+        """Note which tapes wrote the arrays of a call."""
+        for a, s in zip(call.arrays, self.own.arrays, strict=True):
+            if s.allocation.origins:
+                s.allocation.forget_origins(s.span)
+            pass_origins(a, s)
+
     def copy_in(self, call: CallArguments) -> None:
         """Copy the arrays of a call, and their gradients."""
         for a, s in zip(call.arrays, self.own.arrays, strict=True):
             s.data[...] = a.data
             s.allocation.version += 1
             if a.requires_grad and (a.allocation.grad is not None or s.allocation.grad is not None):
-                grad, (to, source) = s.allocation.gradient(), _gradients(s, a)
+                grad, to, source = s.allocation.gradient(), s.grad, a.grad
+                assert to is not None and source is not None
                 to.data[...] = source.data
                 grad.version += 1
                 grad.mark_published()
@@ -58,11 +67,16 @@ class CallCopies:
                 a.allocation.about_to_write(a.span, "a jit function")
                 a.data[...] = s.data
             if s.allocation.grad in self.notes.written:
-                grad, (to, source) = a.allocation.gradient(), _gradients(a, s)
+                grad, to, source = a.allocation.gradient(), a.grad, s.grad
+                assert to is not None and source is not None
                 grad.about_to_write(to.span, "backward()")
                 to.data[...] = source.data
                 grad.forget_written(to.span)
                 grad.publisher = s.allocation.gradient().publisher
+            to, by = a.allocation, a.span.offset - s.span.offset
+            pass_origins(s, a)
+            for span, text in s.allocation.grad_notes.items():
+                to.grad_notes[span.on(to, by).weak()] = text
 
     def original(self, a: array, call: CallArguments) -> array:
         """The array of a call, or on its memory, for which an array on ours stands."""
@@ -82,22 +96,24 @@ class CallCopies:
         return a
 
 
-def _gradients(*arrays: array) -> list[array]:
-    return [g for a in arrays if (g := a.grad) is not None]
-
-
 class CapturedCall:
     """A captured call: its graph, what the function returned, and the copies on which it works, if it does."""
 
     def __init__(self, graph: Graph, result: object, script: CallScript, copies: CallCopies | None):
-        self.graph, self.result, self.copies = graph, result, copies
+        self.graph, self.result, self.copies, self.own = graph, result, copies, script.own
         self.programs = [p for p in script.programs if p.kernel is not None]
 
-    def current(self) -> bool:
+    def current(self, call: CallArguments) -> bool:
         """True if its kernels are read as they would be now, and nothing else that it rests on has changed."""
         try:
             self.graph.check()
-        except LaunchError:
+        except (LaunchError, GradientError):
+            return False
+        if self.copies is not None:
+            if any(bound(a, self.own) for a in call.arrays):
+                return False
+            self.copies.meet(call)
+        if any(not run.alive for _, met in self.graph.foreign() for _, run in met):  # which a plain run tells, once
             return False
         return all(p.kernel.reads(p) for p in self.programs)
 
@@ -120,7 +136,9 @@ class CapturedCall:
 
         def handed(a: array) -> array:
             if a.allocation in self.graph.notes.made:
-                return array_on(duplicate(a.allocation, memo), a.dtype, a.shape, a.strides, a.span.offset)
+                made = array_on(duplicate(a.allocation, memo), a.dtype, a.shape, a.strides, a.span.offset)
+                pass_origins(a, made)
+                return made
             return a if self.copies is None else self.copies.original(a, call)
 
         return with_arrays(self.result, handed)
@@ -130,6 +148,7 @@ class CallForm:
     """The memory of calls whose arguments have one form.
 
     changing   labels of what the first call changed in Python.
+    plain      True if a tape in it reads what another one in it wrote. reached: `reach` of the first call.
     seen       serials of arrays that were given; `adopted`: serials -> the recording on these arrays.
     """
 
@@ -140,13 +159,18 @@ class CallForm:
         self.seen.enter(call.serials, None)
         self.adopted = RecentlyUsed(MOST)
         self.copied: CapturedCall | None = None
+        self.plain, self.reached = False, self.reach(call)
+
+    def reach(self, call: CallArguments) -> list[bool]:
+        """For each array of a call whether the function reaches its memory without it, too."""
+        return [a.allocation in self.state.memories for a in call.arrays]
 
     def find(self, call: CallArguments) -> CapturedCall | None:
         """The recording that serves a call; None if there is none, or not a current one."""
         found = self.adopted.find(call.serials)
         if found is None and call.serials not in self.seen:
             found = self.copied
-        return found if found is not None and found.current() else None
+        return found if found is not None and found.current(call) else None
 
 
 class Jit:
@@ -177,7 +201,11 @@ class Jit:
         form = self._forms.find(call.form)
         if form is None or form.state.changed():
             return self._first(call, form)
+        if form.plain:
+            return self.function(*args, **kwargs)
         found = form.find(call)
+        if found is None and form.reach(call) != form.reached:
+            return self._first(call, None) if any(form.reached) else self.function(*args, **kwargs)
         if found is None:
             return self._captured(call, form)
         self.replays, self._renewed = self.replays + 1, 0
@@ -226,10 +254,17 @@ class Jit:
             text = f"it returns a {type(thing).__name__}, which a replay does not make."
             raise refusal(self.__name__, text, instead="arrays, numbers, and tuples, lists, dicts or structs of them")
         assert capture.graph is not None
-        for tape in capture.graph.tapes:  # without a recording, those made in the function would be gone
-            tape.border.run.over = tape.local
-        made = CapturedCall(capture.graph, result, script, copies)
-        if copies is None:
+        graph = capture.graph
+        between = any(run in graph.runs for tape in graph.tapes for _, run in tape.border.all_met())
+        for tape in graph.tapes:
+            if tape.local:
+                tape.border.end()
+        made = CapturedCall(graph, result, script, copies)
+        if between:
+            form.plain = True
+            text = f"a tape in @wb.jit {self.__name__} reads what another one in it wrote, so nothing is replayed:"
+            self._tell("tapes", f"{text} one tape around both, or wb.detach(x) of what it reads, is replayed.")
+        elif copies is None:
             form.adopted.enter(call.serials, made)
         else:
             form.copied = made

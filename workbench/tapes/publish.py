@@ -15,7 +15,7 @@ from ..arrays.interval_index import SpanSet
 from ..arrays.span import Span
 from ..arrays.workspace import Shadow, Workspace, accumulate, is_float_memory
 from ..kernels.types import Struct
-from .cross_tape import warn
+from .cross_tape import RecordingId, waiting, warn
 from .events import clock
 from .recording import Recording
 
@@ -32,18 +32,25 @@ def publish(
 ) -> None:
     """Write the adjoints in a workspace into `.grad`, and tell other libraries. `by`: the tape that records this."""
     for a in space:
-        for ref in a.grad.borders if a.grad is not None else ():
-            if (b := ref()) is not None and b.run is not tape.border.run and (written := wrote(tape, a)[0]) is not None:
-                b.refuse_loss(written)
+        if a.grad is not None and a.grad.borders:
+            refuse_losses(a.grad, tape.border.run, wrote(tape, a)[0])
     for a in list(space):
         if a.asked:
-            _publish_one(tape, a, space[a], retained, *wrote(tape, a), by)
+            written, stored = wrote(tape, a)
+            _publish_one(tape, a, space[a], retained, written, () if a.id in space.unreached else stored, by)
     shown = Workspace(space)  # which a replay shows again
     for port in ports.gradient_takers:
         if (notes := capture_log.active_capture()) is not None and notes.before is not None:
             notes.steps.append(partial(port, tape, shown))  # their memory is not ours to put back
         else:
             capture_log.do(partial(port, tape, shown))
+
+
+def refuse_losses(grad: GradientMemory, run: RecordingId, written: SpanSet | None) -> None:
+    """Raises GradientError [not-handed-on] if a walk of this run will replace what waits in `grad` for another tape."""
+    for b in waiting(grad) if written else ():
+        if b.run is not run:
+            b.refuse_loss(written)
 
 
 def _publish_one(

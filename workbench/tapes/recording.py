@@ -89,7 +89,7 @@ class Recording:
         if (notes := capture_log.active_capture()) is not None:
             self.captured = True
             if not self.events:
-                notes.tapes[self] = None
+                notes.tapes[self] = {a: [*spans] for a, spans in notes.written.items()}
         around = memory.recorder()
         if around is not None and around is not self:
             around.names.note_near(sys._getframe(1))

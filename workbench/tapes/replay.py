@@ -318,9 +318,7 @@ def _refuse_unknown(tape: Tape, looking: bool) -> None:
         if event.kind.from_host and event.kind.own and event.value is None:
             for span in event.writes:
                 if not _values_known(tape, n, span):
-                    text = (
-                        f"what {event.label!r} wrote to {name_of(tape, span)} was not kept, and was written over since."
-                    )
+                    text = f"what {event.label!r} wrote to {name_of(tape, span)} was not kept, and written over since."
                     raise _not_kept(event, text, "The program cannot be run again without it.")
 
 

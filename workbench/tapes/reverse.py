@@ -57,9 +57,10 @@ def walk(
 ) -> tuple[Workspace, dict]:
     """Reverse every event on an active path. Returns the workspace, and the adjoints {span: copy} of `retain_grad`.
 
-    `before(event, space)` is called before, `observe(event, space)` after every step. With `drop`, shadows of which no
-    gradient was asked are freed behind the first event that touched their memory: the same few buffers then serve a
-    whole time loop. `step` and `rewinds` are for passes that are wrong on purpose; `only`: other events are skipped.
+    `before(event, space)` is called before, `observe(event, space)` after every step. `drop` is for a walk that is
+    published: shadows of which no gradient was asked are freed behind the first event that touched their memory, so
+    that the same few buffers serve a whole time loop, and what was written and no adjoint reached has zeros. `step` and
+    `rewinds` are for passes that are wrong on purpose; `only`: other events are skipped.
     Memory is as it was when this returns.
     """
     space.dropping = drop
@@ -87,6 +88,9 @@ def walk(
                     space.drop(a)
     finally:
         put_back(undone)
+    if drop:
+        unreached = [a for a in tape.log.written if a.asked and a in tape.active and a not in space]
+        space.unreached = frozenset([space[a].allocation.id for a in unreached])  # older gradients are replaced
     collect(tape)
     return space, retained
 
@@ -124,9 +128,8 @@ def put_back(undone: dict[Span, Any]) -> None:
 
 def _is_last(tape: Recording, event: Event, a: Allocation) -> bool:
     """True if no earlier event touched the memory and no gradient was asked of it: its shadow can be freed."""
-    return tape.log.first.get(a) is event and not (
-        a.asked or a in tape.border.met or (a.exposed and ports.gradient_takers)
-    )
+    wanted = a.asked or a in tape.border.met or (a.exposed and ports.gradient_takers)
+    return tape.log.first.get(a) is event and not wanted
 
 
 def _dying(tape: Recording, event: Event, pull: Any, space: Workspace) -> bool:

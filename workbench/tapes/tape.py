@@ -22,7 +22,7 @@ from ..kernels.reading.declare import Instance, struct_of
 from ..kernels.types import Array
 from . import conventions
 from .backward_cache import compiled_backward
-from .cross_tape import CrossTapeSearch
+from .cross_tape import CrossTapeSearch, RecordingId
 from .events import Event
 from .kinds import LAUNCH
 from .late_imports import ask
@@ -170,12 +170,30 @@ class Tape(Recording, metaclass=Listed):
         raise GradientError(text, slug="no-leaf", where=self.events[0].where, why=why, instead=instead)
 
     def _crossing(self, seeds: Workspace) -> CrossTapeSearch | None:
-        """The border search for a walk; None if the tape has no borders, and in a capture, as numbers are unknown."""
-        if capture_log.active_capture() is not None:
+        """The border search for a walk; None if the tape has no borders, and in a capture that will be undone."""
+        if (notes := capture_log.active_capture()) is not None and notes.before is not None:
             return None
         self.border.note_seeds(seeds)
         self.border.update()
         return CrossTapeSearch(self.border, seeds) if self.border.met else None
+
+    def find_borders(self, met: list[tuple[Span, RecordingId]], before: dict[Allocation, Any]) -> None:
+        """Queue and tell of borders behind a replay, which has met what these other runs wrote.
+
+        `before`: the bytes of gradients in front of it: where they have changed, or are replaced, an adjoint arrived.
+        """
+        self.border.met.clear()
+        for span, run in met:
+            self.border.crossed(span, run)
+        crossing = self._crossing(Workspace({a: Shadow(a, start=data) for a, data in self.last_seeds.items()}))
+        assert crossing is not None
+        crossing.reached.update(*crossing.watched.values())
+        space = Workspace()
+        for a in self.border.met.keys() & before.keys():
+            old = 0 if a in self.log.written else before[a]
+            space[a] = Shadow(a, start=(a.gradient().bytes != old).view(np.uint8))
+        self.border.report(crossing.found(space), blind=False)
+        self.border.queue()
 
     def _remember(self, seeds: Workspace) -> None:
         """Keep the seeds for `retrace` and the views, in the buffers of the last ones where they fit."""

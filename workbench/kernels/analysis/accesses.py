@@ -199,9 +199,8 @@ class _AccessReader:
         if row in HOST_FUNCTIONS and all(x.host for x in args):
             return self.on_host(row, [x.within_type() for x in args], limits)
         if row is memory.TRIPS and not args[2].terms and abs(args[2].constant) == 1:
-            turns = weighted_sum(
-                [(args[1].within_type(), args[2].constant), (args[0].within_type(), -args[2].constant)]
-            )
+            step = args[2].constant
+            turns = weighted_sum([(args[1].within_type(), step), (args[0].within_type(), -step)])
             return Affine(turns.terms, turns.constant, (*turns.needs, (turns, 0, limits[1])))
         return None
 

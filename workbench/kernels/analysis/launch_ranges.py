@@ -68,10 +68,8 @@ def inside(function: ir.Function, launch: LaunchForm | None) -> set[ir.Stmt]:
     """The accesses, to arrays and to components, that certainly stay inside; without a launch, all that are affine."""
     proven: dict[ir.Stmt, bool] = {}
     for access in (*accesses_of(function), *components_of(function)):
-        bounded = all(
-            p.form is not None or (p.row is memory.WRAP and p.args[0].form is not None) for p in access.places
-        )
-        stays = bounded if launch is None else _stays(access, launch)
+        forms = [p.form or (p.args[0].form if p.row is memory.WRAP else None) for p in access.places]
+        stays = None not in forms if launch is None else _stays(access, launch)
         proven[access.stmt] = proven.get(access.stmt, True) and stays
     return {stmt for stmt, stays in proven.items() if stays}
 

@@ -186,13 +186,8 @@ def _loops(body: Body, suffix: str) -> list[str]:
     name = body.signature.name
     cut = "int64_t begin, int64_t end" if body.variant.inner is None else "const int64_t *wb_box"
     parameters = ", ".join([f"const {name}_args *args", cut, *[declared for declared, _ in body.pointer_parameters()]])
-    return [
-        f"static __attribute__((noinline)) void {name}_{suffix}(",
-        f"    {parameters}) {{",
-        *body.used_lines(),
-        "}",
-        "",
-    ]
+    begin = f"static __attribute__((noinline)) void {name}_{suffix}("
+    return [begin, f"    {parameters}) {{", *body.used_lines(), "}", ""]
 
 
 def _entry(body: Body) -> list[str]:

@@ -78,9 +78,7 @@ def static_number(x: Whole) -> int:
     if not isinstance(x, ir.Value):
         return int(x)
     if x.stmt is None or x.stmt.row is not control.CONST:
-        raise stop(
-            (x,), "this number must be a constant", slug="static", instead="a literal, or a constant outside the kernel"
-        )
+        raise stop((x,), "this must be constant", slug="static", instead="a literal, or a constant outside the kernel")
     return int(x.stmt.attr)
 
 

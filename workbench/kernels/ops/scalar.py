@@ -155,9 +155,7 @@ SWAPPED = {LT: GT, LE: GE, GT: LT, GE: LE, EQ: EQ, NE: NE}
 
 def _where_type(cond: Type, a: Type, b: Type) -> Type:
     if cond is not bool_:
-        raise refuse(
-            f"the condition of `where` is a bool, not {cond}", slug="operand-type", instead="where(x != 0, a, b)"
-        )
+        raise refuse(f"a condition of `where` is bool, not {cond}", slug="operand-type", instead="where(x != 0, a, b)")
     return same_type("where", (a, b))
 
 

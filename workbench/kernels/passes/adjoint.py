@@ -285,9 +285,7 @@ class Adjoint(Derivative):
     def reverse_replayed(self, stmt: Stmt, known: dict, adjoints: dict, gs: list) -> None:
         region = self.again(stmt)
         if region is stmt.attr.replay and self.has_effect(stmt):
-            text = (
-                f"`{stmt.attr.func.key}` writes to arrays with gradients; its func_replay does not tell their adjoint."
-            )
+            text = f"`{stmt.attr.func.key}` writes to arrays with gradients; func_replay does not tell their adjoint."
             raise KernelError(text, slug="replay-effect", where=stmt.where, instead="a func_grad for it too")
         for result, g in zip(region.results, gs, strict=True):
             self.add(adjoints, result, g)

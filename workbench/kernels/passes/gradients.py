@@ -70,10 +70,8 @@ class _Slope(Joint):
         wide = shadow_type(p.type)
         if not isinstance(type, Composite):
             return self.narrowed(self.along(p, constant(wide, 1)), type)
-        units = [
-            constant(wide, tuple(float(here == at) for here in np.ndindex(*type.shape)))
-            for at in np.ndindex(*type.shape)
-        ]
+        cells = [*np.ndindex(*type.shape)]
+        units = [constant(wide, tuple(float(here == at) for here in cells)) for at in cells]
         return ROWS["construct"](*[self.narrowed(self.along(p, unit), type.scalar) for unit in units], attr=type)
 
     def along(self, p: Value, direction: Value) -> Value:

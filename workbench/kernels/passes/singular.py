@@ -324,7 +324,8 @@ class LoopSlopes:
         made = []
         for where, v in ((start, loop.args[k + 3]), (body, body.results[k])):
             with self.builder.inside(where):  # an adjoint that is not 0 hides nothing
-                made += in_branch(self.builder, _any_zero(v), lambda v=v: [slope.of(v)]) or [zero(v)]
+                any_zero = reduce(ROWS["logical_or"], [ROWS["eq"](p, zero(p)) for p in components(v)])
+                made += in_branch(self.builder, any_zero, lambda v=v: [slope.of(v)]) or [zero(v)]
         at = region.body.index(loop)
         region.body[at:at] = start.body
         out.stmt, loop.args, loop.outs = loop, (*loop.args, made[0]), (*loop.outs, out)
@@ -341,11 +342,6 @@ def in_branch(builder: Builder, needed: Value, write: Callable[[], Iterable[Valu
         zeros = [zero(v) for v in made]
     regions[0].results, regions[1].results = tuple(made), tuple(zeros)
     return list(builder.append(c.IF, (needed,), [v.type for v in made], regions).outs)
-
-
-def _any_zero(x: Value) -> Value:
-    """True where a component is 0."""
-    return reduce(ROWS["logical_or"], [ROWS["eq"](p, zero(p)) for p in components(x)])
 
 
 def _same(v: Value) -> set[Value]:

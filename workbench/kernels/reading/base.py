@@ -284,9 +284,7 @@ class ReaderBase:
 
     def arguments(self, node: ast.Call) -> list[Any]:
         if node.keywords:
-            raise self.error(
-                "this takes no named arguments", "arguments", node.keywords[0].value, "", "the value alone"
-            )
+            raise self.error("it takes no named arguments", "arguments", node.keywords[0].value, "", "the value alone")
         return [self.visit(a) for a in node.args]
 
     def exactly(self, count: int, node: ast.Call) -> list[Any]:
@@ -330,9 +328,7 @@ class ReaderBase:
 
     def component_within(self, k: int, size: int, node: ast.expr) -> int:
         if not -size <= k < size:
-            raise self.error(
-                f"component {k} is outside the {size} there are", "component-range", node, "", f"{size - 1}"
-            )
+            raise self.error(f"component {k} is outside the {size} of it", "component-range", node, "", f"{size - 1}")
         return k % size
 
     def composite(self, type: Meaning, node: ast.expr) -> Composite:

@@ -169,9 +169,7 @@ class Calls(ReaderBase):
         if not node.args or not (isinstance(node.args[0], ast.Constant) and isinstance(node.args[0].value, str)):
             raise self.error("printf() takes a format in quotes first", "printf", node, "", 'printf("%f\\n", x)')
         if node.keywords:
-            raise self.error(
-                "printf() takes no named arguments", "printf", node.keywords[0].value, "", "the value alone"
-            )
+            raise self.error("printf takes no named arguments", "printf", node.keywords[0].value, "", "the value alone")
         values = [self.value(self.visit(a)) for a in node.args[1:]]
         count = sum(ir.numeric(v).size for v in values)
         try:
@@ -301,9 +299,7 @@ class Calls(ReaderBase):
         copied = self.copied_type(args, T.Vector)
         length = static_int(named.get("length", len(args) if copied is None else copied.length))
         if length is None or length < 1:
-            raise self.error(
-                "the length of a vector is a constant", "static-index", node, "", "vector(length=3, dtype=float)"
-            )
+            raise self.error("a vector's length is constant", "static-index", node, "", "vector(length=3, dtype=float)")
         return ops.construct(T.vector(length, scalar), *[self.typed(a, scalar) for a in args])
 
     @reads(T.matrix)

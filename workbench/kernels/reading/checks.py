@@ -107,9 +107,7 @@ def call_expect_near(reader: ReaderBase, node: ast.Call) -> None:
 @reads(builtins.print, print_)
 def call_print(reader: ReaderBase, node: ast.Call) -> None:
     if node.keywords:
-        raise reader.error(
-            "print() takes values alone in a kernel", "arguments", node.keywords[0].value, "", "print(a, b)"
-        )
+        raise reader.error("print() takes values alone here", "arguments", node.keywords[0].value, "", "print(a, b)")
     parts: list[str] = []
     values: list[ir.Value] = []
     for arg in node.args:

@@ -46,9 +46,7 @@ class LiteralsReader(ReaderBase):
 
     def in_range(self, x: float) -> float:
         if isinstance(x, int) and not isinstance(x, bool) and not -(2**31) <= x < 2**31:
-            raise self.error(
-                f"{x} does not fit int32", "literal-range", None, "An integer literal is int32.", f"int64({x})"
-            )
+            raise self.error(f"{x} does not fit int32", "literal-range", None, "A literal is int32.", f"int64({x})")
         return x if isinstance(x, bool) else int(x) if isinstance(x, int) else float(x)
 
     def not_a_value(self, x: Meaning) -> Exception:
@@ -65,9 +63,8 @@ class LiteralsReader(ReaderBase):
     def typed(self, x: Meaning, type: Type) -> Any:
         """A literal as a constant of `type` where that holds it, else the value as it is."""
         if is_literal(x) and isinstance(type, Scalar) and self.held(x, type):
-            return constant(
-                type, type.numpy.type(x).item() if type.kind == "b" else float(x) if type.kind == "f" else x
-            )
+            held = type.numpy.type(x).item() if type.kind == "b" else float(x) if type.kind == "f" else x
+            return constant(type, held)
         if isinstance(x, StructParts):
             return x
         v = self.value(x)

@@ -167,9 +167,7 @@ class Reader(ControlFlowReader, Places, Calls, LiteralsReader):
     def visit_Assert(self, node: ast.Assert) -> None:
         message = node.msg.value if isinstance(node.msg, ast.Constant) else None
         if node.msg is not None and not isinstance(message, str):
-            raise self.error(
-                "the message of `assert` is a text in quotes", "assert", node.msg, "", 'assert n > 0, "..."'
-            )
+            raise self.error("the message of `assert` is text in quotes", "assert", node.msg, "", 'assert n > 0, "..."')
         holds = self.condition(node.test)
         text = f"{message or 'this does not hold'}: {ast.unparse(node.test)}"
         self.claim(holds, control.Claim(text))
@@ -343,9 +341,7 @@ class Reader(ControlFlowReader, Places, Calls, LiteralsReader):
             f = self.python_object(node.func) if isinstance(node, ast.Call) else None
             if isinstance(f, Func):
                 raise self.missing_return(f.fn, self.where(node))
-            raise self.error(
-                "this call returns no value", "missing-return", node, "Its value is used here.", "return ..."
-            )
+            raise self.error("this call returns no value", "missing-return", node, "Its value is used.", "return ...")
         return x
 
 

@@ -246,7 +246,8 @@ def refuse_shared(reader: ReaderBase, old: Meaning, node: ast.AST) -> None:
     reading = (reader.state.names, reader.frame.source.tree, node)
     for names, text, at in (reading, *reader.callers):
         for other, tree in names.items():
-            if other.startswith("$") or (names is reader.state.names and _begins(name, other)):
+            is_target = name == other or name.startswith((f"{other}[", f"{other}."))  # or it is a part of its value
+            if other.startswith("$") or (names is reader.state.names and is_target):
                 continue
             found = uncertain(reader, tree, known)
             if found and live_after(text, at, other):
@@ -310,11 +311,6 @@ def whole_of(reader: ReaderBase, v: ir.Value) -> ir.Value:
     while v.stmt is not None and v.stmt.row in VIEWS and v not in reader.own_tiles:
         v = v.stmt.args[0]
     return v
-
-
-def _begins(target: str, name: str) -> bool:
-    """True if a target is this name, or a part of its value."""
-    return target == name or target.startswith((f"{name}[", f"{name}."))
 
 
 def is_tile_cell(key: str) -> bool:

@@ -213,9 +213,7 @@ def _changing(tape: Tape) -> list[list[array]]:
 def _likeness(tape: Tape, a: array) -> tuple[bool, bool, float, int]:
     """The likeness of an array to positions: a name, a gradient, how many of its numbers are apart, its size."""
     names = [tape.names.given(b) or b.label for b in tape.arrays.values() if b.span == a.span]
-    names += [
-        leaf.name for event in tape.events for leaf, b in event.arguments if isinstance(b, array) and b.span == a.span
-    ]
+    names += [leaf.name for e in tape.events for leaf, b in e.arguments if isinstance(b, array) and b.span == a.span]
     named = any(name.rpartition(".")[2].partition("[")[0].lower() in POSITIONS for name in names)
     numbers = read_values(a)
     return named, a.allocation in tape.active, len(np.unique(numbers)) / numbers.size, a.size

@@ -23,10 +23,6 @@ def _only_off(name: str, enable: object) -> None:
         raise LaunchError(text, slug="not-here", why=why, instead="cupy.cuda.set_allocator(...)")
 
 
-def _off_of_two(name: str) -> Callable[..., Any]:
-    return lambda target_device, peer_device, enable: _only_off(name, enable)
-
-
 _TABLE: dict[str, Callable[..., Any]] = {
     "init": lambda: None,
     "is_cpu_available": lambda: True,
@@ -41,8 +37,10 @@ _TABLE: dict[str, Callable[..., Any]] = {
     "is_mempool_access_enabled": lambda target_device, peer_device: False,
     "is_peer_access_supported": lambda target_device, peer_device: False,
     "is_peer_access_enabled": lambda target_device, peer_device: False,
-    "set_mempool_access_enabled": _off_of_two("set_mempool_access_enabled"),
-    "set_peer_access_enabled": _off_of_two("set_peer_access_enabled"),
+    "set_mempool_access_enabled": lambda target_device, peer_device, enable: _only_off(
+        "set_mempool_access_enabled", enable
+    ),
+    "set_peer_access_enabled": lambda target_device, peer_device, enable: _only_off("set_peer_access_enabled", enable),
     "set_mempool_enabled": lambda device, enable: _only_off("set_mempool_enabled", enable),
     "wait_event": lambda event, external=False: None,
     "wait_stream": lambda other_stream, event=None, external=False: None,

@@ -239,7 +239,8 @@ def aliased(one: GradientWalks, row: VerdictRow) -> Found | None:
             continue
         for _, a in _arrays_of(step, entry):
             for other, events in writers.get(twin_of(a).allocation, {}).values():
-                if other is a or _same_gradient(a, other) or events == {step.event}:
+                offsets = {x.grad.ptr - x.ptr for x in (a, other) if x.grad is not None}
+                if other is a or len(offsets) < 2 or events == {step.event}:
                     continue
                 found += [(step, a, other)] if meets(twin_of(a).span, [twin_of(other).span]) else []
         for _, a in _arrays_of(step, entry):
@@ -301,9 +302,7 @@ def _overwritten(one: GradientWalks, wrong: WarpStep, by: WarpStep, need: Any) -
     if by.kind in HOST[:2]:
         return "host write", sentence, None, _before_host(name)
     if by is wrong and wrong.kernel is not None and need.name in returned_by_atomics(wrong.kernel):
-        mend = (
-            f"a wp.func around the atomic, with a wp.func_replay that reads what it returned on `{name}` from an array"
-        )
+        mend = f"a wp.func around the atomic, whose wp.func_replay reads what it returned on `{name}` from an array"
     elif by is wrong:
         mend = f"an output of its own for `{wrong.label}` instead of writing `{name}` in place"
     elif by.kind in HOST or not _is_used(one, by):
@@ -372,9 +371,7 @@ def not_cleared(one: GradientWalks, row: VerdictRow) -> Found | None:
         for step in unheard:
             if (last > step.number or seeded) and step.event is not None and meets(p.twin.span, step.event.writes):
                 name = one.session.tape.names.of(p.twin)
-                sentence = (
-                    f"Warp's tape does not hear {step!r}: the gradient of `{name}` flows past it, to what was there"
-                )
+                sentence = f"Warp's tape misses {step!r}: the gradient of `{name}` flows past it to what was there"
                 mend = f"an array of its own for what `{name}` holds after {step!r}, or a kernel that stores it"
                 return "not on the tape", sentence, None, mend
     return None
@@ -388,9 +385,7 @@ def retained(one: GradientWalks, row: VerdictRow) -> Found | None:
         writers = [e for e in one.events if meets(p.twin.span, e.writes)]
         if len(writers) > 1:
             name = one.session.tape.names.of(p.twin)
-            sentence = (
-                f"`{name}` has retain_grad=True and is written {len(writers)} times: no store clears its gradient"
-            )
+            sentence = f"`{name}` has retain_grad=True and is written {len(writers)} times: a store leaves its gradient"
             mend = f"retain_grad=False, or an array of its own for each value of `{name}`"
             return "leaked seed", sentence, None, mend
     return None
@@ -567,10 +562,3 @@ def _arrays_of(step: WarpStep, entry: list) -> Iterator[tuple[Any, Any]]:
 
 def _touches(event: Event, span: Span) -> bool:
     return meets(span, (*event.reads, *event.writes))
-
-
-def _same_gradient(a: Any, b: Any) -> bool:
-    """True if the gradients of two arrays lie at the same offset from their arrays, or one has none."""
-    if a.grad is None or b.grad is None:
-        return True
-    return a.grad.ptr - a.ptr == b.grad.ptr - b.ptr

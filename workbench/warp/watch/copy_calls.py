@@ -16,7 +16,7 @@ from ...arrays.creation import copy as our_copy
 from .captures import FROM_HOST
 from .handles import PARTS
 from .hooks import Hooks, Theirs
-from .memory import Twins, arrays_in, hull
+from .memory import arrays_in, hull
 from .recorder import EventRecorder
 from .session import Session
 
@@ -111,7 +111,9 @@ class CopyCalls:
     ) -> Any:
         """Handle a copy, fill or assignment."""
         arrays, label = list(arrays_in(given)), label or kind
-        if self.recorder.captured is None and not (arrays and _is_worth(self.twins, kind, arrays)):
+        known = arrays and (self.twins.behind(arrays[0]) or self.twins.meeting(*hull(arrays[0])))
+        needed = kind == "copy" or len(arrays) > 1 or known  # fresh memory is snapshot when something first reads it
+        if self.recorder.captured is None and not (arrays and needed):
             return self.session.quietly(theirs)
         return self.recorder.event(kind, label, arrays, theirs, ours)
 
@@ -121,13 +123,6 @@ class CopyCalls:
             theirs()
         else:
             self.session.quietly(theirs)
-
-
-def _is_worth(twins: Twins, kind: str, arrays: list[Any]) -> bool:
-    """True if a fill needs an event. False for fresh memory: it is snapshot when something first reads it."""
-    if kind == "copy" or len(arrays) > 1 or twins.behind(arrays[0]):
-        return True
-    return bool(twins.meeting(*hull(arrays[0])))
 
 
 # ---- builds and refits of hash grids, meshes and BVHs: no array changes, but the results of later queries do

@@ -62,7 +62,8 @@ class GradientSnapshots(Snapshots):
         self.twins, self.tape, self.loss, self.grads = twins, tape, loss, grads
         self.entries, self.gradients = list(tape.launches), list(tape.gradients)
         self.events = self.steps = self.noted = 0
-        self.refused, self.in_torch = "", in_backward()
+        torch = sys.modules.get("torch")  # whose backward carries on what a function of the program returns
+        self.refused, self.in_torch = "", torch is not None and torch._C._current_graph_task_id() != -1
         self.next = len(self.entries)
         self.glimpses: list[tuple[int, list[tuple[Any, Any]]]] = []
         super().__init__({}, {})
@@ -229,9 +230,3 @@ def leaves_behind(a: object) -> list[Any]:
             found += [node.variable] if hasattr(node, "variable") else []
             waiting += [before for before, _ in node.next_functions]
     return found
-
-
-def in_backward() -> bool:
-    """True inside a backward of torch, which carries on what a function of the program returns."""
-    torch = sys.modules.get("torch")
-    return torch is not None and torch._C._current_graph_task_id() != -1
