@@ -216,7 +216,7 @@ class _Graph:
         parts = [g * v for g, v in pairs] + [-s * t for s, t in zip(seeds, found) if t is not None]
         least = 1e-6 * sum(v.abs().sum().item() for _, v in pairs)
         if abs(sum(p.sum().item() for p in parts)) > 1e-3 * sum(p.abs().sum().item() for p in parts) + least:
-            text = f"the gradient of {self.name} is not linear in adjoints, or torch lost a part of it: it has a hook."
+            text = f"the gradient of {self.name} is not linear in adjoints, or torch lost part of it: a hook is in it."
             raise GradientError(text, slug="custom-op", where=where, instead="the function without the hook")
         known = {id(y): (zero + (torch.zeros_like(y) if g is None else g)).to(y) for y, g in zip(ends, found)}
         return [known.get(id(y), y) for y in self.results]

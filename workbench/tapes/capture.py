@@ -58,6 +58,7 @@ class Graph:
         self._losses = [(g, tape.border.run, tape.log.written.get(g.of)) for g, tape in notes.published.items()]
         walked = ((tape, written) for tape, written in notes.tapes.items() if tape.last_seeds)
         self._outside = [(tape, read_before(tape.events, written, notes.made)) for tape, written in walked]
+        self._living = {run for tape in notes.tapes for _, run in tape.border.all_met() if run.alive}  # when last met
         self._undone: list[tuple[Any, GradientError]] = []  # tapes whose launches have not run since the capture
 
     def __repr__(self) -> str:
@@ -101,6 +102,7 @@ class Graph:
             self._undone.clear()
             for tape, found in foreign:
                 tape.find_borders(found, before)
+            self._living = {run for _, found in foreign for _, run in found if run.alive}
             failed = [error for look in self.notes.checks if (error := look()) is not None]
             if failed:
                 raise failed[0]
@@ -187,9 +189,13 @@ class Graph:
         for tape, spans in self._outside:
             origins = ((a, m) for a, parts in spans.items() if a.origins for s in parts for m in a.origins.met(s))
             seen = tape.border.met
-            if met := [m for a, m in origins if (m[1] not in self.runs if m[1].alive else a not in seen)]:
+            if met := [m for a, m in origins if self._unknown(m[1], a in seen)]:
                 found.append((tape, met))
         return found
+
+    def _unknown(self, run: RecordingId, told: bool) -> bool:
+        """True for a run of a living tape that is not in the block, and of one that is gone unless that was `told`."""
+        return run not in self.runs if run.alive else not told or run in self._living
 
     def _own(self) -> dict[int, Any]:
         """{id of reference: tape} of the tapes with exactly the captured events: a replay does not invalidate them."""
