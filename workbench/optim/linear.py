@@ -256,9 +256,7 @@ class LinearSolverState:
         report, said = None if self.check_every else _Report(b), (0, 0.0, 0.0)
         capture_log.refuse_mapped(f"{self._name}() is called.")
         notes = capture_log.active_capture()
-        if notes is not None:
-            notes.use(b.allocation, "read")
-            notes.use(x.allocation, "read")
+        capture_log.reads(b, x)
         if (tape := memory.recorder()) is not None:
             if report is not None:
                 capture_log.refuse(f"{self._name}(check_every=0) under a tape", "check_every=10")

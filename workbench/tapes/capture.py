@@ -11,6 +11,7 @@ from __future__ import annotations
 import logging
 import weakref
 from collections.abc import Callable, Sequence
+from copy import copy
 from itertools import groupby
 from types import TracebackType
 from typing import Any, Self
@@ -26,7 +27,7 @@ from ..errors import GradientError, LaunchError
 from ..kernels.compile import thread_pool
 from .cross_tape import RecordingId, read_before
 from .events import checksum_of, clock
-from .publish import gradients_of, refuse_losses
+from .publish import close_views, gradients_of, refuse_losses
 
 log = logging.getLogger("workbench")
 
@@ -41,12 +42,14 @@ class Graph:
         for a in notes.made:
             if not a.is_gradient and a not in notes.fixed:
                 notes.written.setdefault(a, {})[a.span()] = "a new array"
-        self.runs = runs = {tape.border.run for tape in notes.tapes}
-        origins = ((a, spans, [m for m in a.origins or () if m[1] in runs]) for a, spans in notes.written.items())
+        self.tapes, self.runs = notes.tapes, notes.runs
+        self._changed = [a for a in notes.arrays if a.allocation in notes.written]
+        self._adds = {a for a, spans in notes.written.items() if {*spans.values()} == {"backward()"}}
+        origins = ((a, spans, [m for m in a.origins or () if m[1] in notes.runs]) for a, spans in notes.written.items())
         self._written = [[a, tuple(spans.items()), None, own] for a, spans, own in origins]
         self._watching: dict[int, weakref.ref] = {}
         self._deaf: set[int] = set()
-        self._tapes = [(tape, weakref.ref(tape), tuple(tape.events)) for tape in notes.tapes]
+        self._tapes = [(tape, weakref.ref(tape), tuple(tape.events), dict(tape.arrays)) for tape in notes.tapes]
         self._raced = [e for tape in notes.tapes for e in tape.events if e.reverse is not None and e.reverse.races]
         self._fixed = [(a, name, a.version, _seen(a)) for a, name in notes.fixed.items()]
         self._options = {name: getattr(config, name) for name in _OPTIONS}
@@ -56,8 +59,7 @@ class Graph:
         self._grads = [(g, tape_of.get(g), tuple(g.written)) for g in grads]
         self._notes = [(g.of, dict(g.of.grad_notes)) for g in notes.published if g.of.grad_notes]
         self._losses = [(g, tape.border.run, tape.log.written.get(g.of)) for g, tape in notes.published.items()]
-        walked = ((tape, written) for tape, written in notes.tapes.items() if tape.last_seeds)
-        self._outside = [(tape, read_before(tape.events, written, notes.made)) for tape, written in walked]
+        self._outside = [(t, read_before(t.events, w, notes.made)) for t, w in notes.tapes.items() if t.last_seeds]
         self._undone: list[tuple[Any, GradientError]] = []  # tapes whose launches have not run since the capture
 
     def __repr__(self) -> str:
@@ -78,14 +80,15 @@ class Graph:
             return
         with allocation.LOCK:
             self.check()
+            allocation.tell_others(self.notes.arrays, self._changed)
             foreign = self.foreign()
             met = [span.allocation for _, found in foreign for span, _ in found]
-            before = {a: a.grad.bytes.copy() for a in met if a.grad is not None}
+            before = {a: a.grad.bytes * (a.grad in self._adds) for a in met if a.grad is not None}
             own = self._own()
             for tape in own.values():
                 tape.muted = True
-            for grad, _, _ in self._grads:
-                grad.close_view()
+            for grad, ref, _ in self._grads:
+                close_views(ref(), grad.of, grad) if ref else grad.close_view()
             sync_views()
             try:
                 self._announce(own)
@@ -110,10 +113,13 @@ class Graph:
     def _join(self, notes: capture_log.CaptureRecorder) -> None:
         """Replay in an open capture, adding these steps to it."""
         own = self.notes
+        for tape, ahead in own.tapes.items():
+            notes.tapes[tape] = {a: [*ahead.get(a, ()), *notes.written.get(a, ())] for a in (*ahead, *notes.written)}
         self.tell(notes)
         for memory, how in own.first.items():
             notes.use(memory, how)
-        notes.tapes.update(own.tapes)
+        notes.arrays.update(own.arrays)
+        notes.runs |= own.runs
         notes.asked.update(own.asked)
         notes.published.update(own.published)
         notes.cleared |= own.cleared
@@ -133,19 +139,9 @@ class Graph:
             notes.written.setdefault(memory, {}).update(spans)
         notes.fixed.update(self.notes.fixed)
 
-    @property
-    def memory(self) -> list[allocation.Allocation]:
-        """The memories that it reads or writes."""
-        return list(dict.fromkeys((*self.notes.first, *self.notes.written)))
-
-    @property
-    def tapes(self) -> list[Any]:
-        """The tapes that were recorded in it."""
-        return [tape for tape, _, _ in self._tapes]
-
     def wait(self) -> None:
         """Refuse to walk the tapes of the block until a replay has run them."""
-        for tape, _, events in self._tapes:
+        for tape, _, events, _ in self._tapes:
             tape.border.met.clear()  # replays tell of borders
             if events:
                 text = "this tape was recorded in a capture that has not been launched."
@@ -182,23 +178,29 @@ class Graph:
             self._asks = allocation.asks
 
     def foreign(self) -> list[tuple[Any, list[tuple[Span, RecordingId]]]]:
-        """By tape of the block what it would read that others wrote; those that are gone count once for each memory."""
+        """By tape of the block what it would read that others wrote, or a replay before: that counts once a memory."""
         found = []
         for tape, spans in self._outside:
-            origins = ((a, m) for a, parts in spans.items() if a.origins for s in parts for m in a.origins.met(s))
-            seen = tape.border.met
-            if met := [m for a, m in origins if (m[1] not in self.runs if m[1].alive else a not in seen)]:
+            parts = [(a, s, first) for a, parts in spans.items() if a.origins for s, first in parts.items()]
+            met = []
+            for (at, run), first in [(m, first) for a, s, first in parts for m in a.origins.met(s)]:
+                own, new = run.alive and run in self.runs, at.allocation not in tape.border.met
+                if (first and new) if own else (run.alive or new):
+                    met.append((at, copy(run) if own else run))  # the replay before, which nobody can walk any more
+            if met:
                 found.append((tape, met))
         return found
 
     def _own(self) -> dict[int, Any]:
         """{id of reference: tape} of the tapes with exactly the captured events: a replay does not invalidate them."""
         own = {}
-        for tape, ref, events in self._tapes:
+        for tape, ref, events, arrays in self._tapes:
             if len(tape.events) == len(events) and (not events or tape.events[-1] is events[-1]):
                 own[id(ref)] = tape
             elif events and tape.events and tape.events[0] is events[0]:
                 tape.needed.spoil(events[0])
+            else:  # it was reset
+                tape.arrays.update(arrays)  # to be zeroed after what is done now
         for event in self._raced:
             event.checked = False
         return own
@@ -347,6 +349,7 @@ def _zero_again(notes: capture_log.CaptureRecorder) -> None:
     places = sorted(((at, tape) for tape, ats in notes.zeroed.items() for at in ats), key=lambda p: -p[0])
     for at, tape in places:
         grads = gradients_of(tape)
+        notes.asked.update(dict.fromkeys(a.allocation for a in tape.arrays.values()))
         once = len(notes.zeroed[tape]) == 1  # then memory that is written whole behind it need not be cleared
         dead = [grad for grad in grads if once and notes.first.get(grad) == "whole"]
         notes.steps[at:at] = [capture_log.clearing(grad.bytes) for grad in grads if grad not in dead]
