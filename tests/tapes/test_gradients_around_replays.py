@@ -299,3 +299,28 @@ def test_tapes_of_graphs_in_a_graph_hand_on_to_each_other_without_a_word():
         wb.capture_launch(scope.graph)
         tape.backward(grads={q: q.grad})
     np.testing.assert_allclose(p.grad.numpy(), 3 * 4 * X**3)
+
+
+def test_a_ledger_behind_a_replay_adds_up_to_the_gradient_with_what_it_was_added_to():
+    def program(way):
+        p, loss, tapes, found = leaf(), wb.zeros(1), [], []
+
+        def block():
+            loss.zero_()
+            with wb.Tape() as tape:
+                wb.launch(total, N, [p], [loss])
+            tape.backward(loss)
+            tapes.append(tape)
+
+        run = way(block)
+        for turn in range(3):
+            run()
+            found.append((tapes[-1].ledger(p, 1).total, p.grad.list()[1]))
+            found.append([f.slug for f in tapes[-1].diagnose()])
+            if turn == 1:
+                p.grad.zero_()
+        return found
+
+    found, _ = same(program)
+    assert all(total == grad for total, grad in found[::2])
+    assert found[1::2] == [[], ["piled-up"], []]

@@ -89,6 +89,9 @@ class Graph:
                 tape.muted = True
             for grad, ref, _ in self._grads:
                 close_views(ref(), grad.of, grad) if ref else grad.close_view()
+                if (tape := own.get(id(ref))) is not None and grad.of not in tape.log.written:
+                    blank = grad not in self._adds or grad.blank == grad.version
+                    tape.earlier.note(grad.of, blank, tape.border.run.chained)
             sync_views()
             try:
                 self._announce(own)

@@ -75,7 +75,7 @@ def _publish_one(
         )
     blank = grad.blank == grad.version and not grad.exposed
     notes = capture_log.active_capture()
-    if written is None and notes is None:
+    if written is None and (notes is None or notes.before is None):
         tape.earlier.note(a, blank, tape.border.run.chained)
     if notes is not None:
         notes.remember(grad)
