@@ -324,3 +324,78 @@ def test_a_ledger_behind_a_replay_adds_up_to_the_gradient_with_what_it_was_added
     found, _ = same(program)
     assert all(total == grad for total, grad in found[::2])
     assert found[1::2] == [[], ["piled-up"], []]
+
+
+def test_a_tape_is_looked_at_with_the_seeds_of_the_last_replay():
+    def program(way):
+        p, y, loss, tapes, found = leaf(), wb.zeros(N), wb.zeros(1), [], []
+
+        def block():
+            loss.zero_()
+            with wb.Tape() as tape:
+                wb.launch(square, N, [p], [y])
+                wb.launch(total, N, [y], [loss])
+            tape.backward(loss)
+            tapes.append(tape)
+
+        run = way(block)
+        for _ in range(3):
+            run()
+            found.append(tapes[-1].adjoint(y).tolist())
+            tapes[-1].backward(grads={y: wb.ones(N)})
+        return found
+
+    np.testing.assert_allclose(same(program)[0], [2 * X**2] * 3)
+
+
+def test_what_one_tape_of_a_block_left_for_another_may_be_replaced_by_the_next_replay():
+    def program(way):
+        p, q, loss = leaf(), wb.zeros(N, requires_grad=True), wb.zeros(1)
+
+        def block():
+            loss.zero_()
+            with wb.Tape() as first:
+                wb.launch(square, N, [p], [q])
+            with wb.Tape() as second:
+                wb.launch(total, N, [q], [loss])
+                wb.launch(add_square, N, [q], [q])
+            second.backward(loss)
+            del first
+
+        run, found = way(block), []
+        for _ in range(3):
+            run()
+            found.append(q.grad.list())
+        return found
+
+    np.testing.assert_allclose(same(program)[0], [2 * X**2] * 3)
+
+
+def test_a_replay_of_a_tape_that_was_reset_meets_what_another_wrote():
+    p, q, loss = leaf(), wb.array(X, requires_grad=True), wb.zeros(1)
+    with wb.capture() as graph, wb.Tape() as tape:
+        wb.launch(total, N, [q], [loss])
+        tape.backward(loss)
+    tape.reset()
+    with wb.Tape() as earlier:
+        wb.launch(square, N, [p], [q])
+    graph.replay()
+    earlier.backward(grads={q: q.grad})
+    np.testing.assert_allclose(p.grad.numpy(), 4 * X**3)
+
+
+def test_a_loss_that_adds_up_over_replays_is_no_border():
+    def program(way):
+        v, q, seed = wb.array(X), leaf(), wb.ones(N)
+
+        def block():
+            with wb.Tape() as tape:
+                wb.launch(add_square, N, [v], [q])
+            tape.backward(grads={q: seed})
+
+        run = way(block)
+        for _ in range(3):
+            run()
+        return q.list()
+
+    assert not same(program)[1]

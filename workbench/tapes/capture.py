@@ -49,7 +49,8 @@ class Graph:
         self._written = [[a, tuple(spans.items()), None, own] for a, spans, own in origins]
         self._watching: dict[int, weakref.ref] = {}
         self._deaf: set[int] = set()
-        self._tapes = [(tape, weakref.ref(tape), tuple(tape.events), dict(tape.arrays)) for tape in notes.tapes]
+        known = {t: (dict(t.arrays), dict(t.scalars), dict(t.last_seeds)) for t in notes.tapes}
+        self._tapes = [(t, weakref.ref(t), tuple(t.events), *known[t]) for t in notes.tapes]
         self._raced = [e for tape in notes.tapes for e in tape.events if e.reverse is not None and e.reverse.races]
         self._fixed = [(a, name, a.version, _seen(a)) for a, name in notes.fixed.items()]
         self._options = {name: getattr(config, name) for name in _OPTIONS}
@@ -144,7 +145,7 @@ class Graph:
 
     def wait(self) -> None:
         """Refuse to walk the tapes of the block until a replay has run them."""
-        for tape, _, events, _ in self._tapes:
+        for tape, _, events, *_ in self._tapes:
             tape.border.met.clear()  # replays tell of borders
             if events:
                 text = "this tape was recorded in a capture that has not been launched."
@@ -168,7 +169,7 @@ class Graph:
             look()
         for grad, run, written in self._losses:
             if grad.borders:
-                refuse_losses(grad, run, written)
+                refuse_losses(grad, {run, *self.runs}, written)
         for a, name, version, seen in self._fixed:
             if a.version != version or seen != _seen(a):
                 why = "Whether two threads of it meet was looked at once, and may be different now."
@@ -188,8 +189,11 @@ class Graph:
             met = []
             for (at, run), first in [(m, first) for a, s, first in parts for m in a.origins.met(s)]:
                 own, new = run.alive and run in self.runs, at.allocation not in tape.border.met
+                if own:  # of the replay before, which nobody can walk any more
+                    run = copy(run)
+                    run.when = 0
                 if (first and new) if own else (run.alive or new):
-                    met.append((at, copy(run) if own else run))  # the replay before, which nobody can walk any more
+                    met.append((at, run))
             if met:
                 found.append((tape, met))
         return found
@@ -197,13 +201,14 @@ class Graph:
     def _own(self) -> dict[int, Any]:
         """{id of reference: tape} of the tapes with exactly the captured events: a replay does not invalidate them."""
         own = {}
-        for tape, ref, events, arrays in self._tapes:
+        for tape, ref, events, arrays, scalars, seeds in self._tapes:
             if len(tape.events) == len(events) and (not events or tape.events[-1] is events[-1]):
-                own[id(ref)] = tape
+                own[id(ref)], tape.last_seeds = tape, dict(seeds) or tape.last_seeds
             elif events and tape.events and tape.events[0] is events[0]:
                 tape.needed.spoil(events[0])
             else:  # it was reset
                 tape.arrays.update(arrays)  # to be zeroed after what is done now
+                tape.scalars.update(scalars)
         for event in self._raced:
             event.checked = False
         return own
@@ -349,8 +354,7 @@ def _zero_again(notes: capture_log.CaptureRecorder) -> None:
             why = "The gradients of that array would not be zeroed in a replay."
             instead = "first, second = wb.Tape(), wb.Tape()   one for each recording"
             raise LaunchError(text, slug="capture", why=why, instead=instead)
-    places = sorted(((at, tape) for tape, ats in notes.zeroed.items() for at in ats), key=lambda p: -p[0])
-    for at, tape in places:
+    for at, tape in sorted(((at, t) for t, ats in notes.zeroed.items() for at in ats), key=lambda p: -p[0]):
         grads = gradients_of(tape)
         notes.asked.update(dict.fromkeys(a.allocation for a in tape.arrays.values()))
         once = len(notes.zeroed[tape]) == 1  # then memory that is written whole behind it need not be cleared

@@ -393,7 +393,7 @@ class CrossTapeSearch:
                 continue
             if (a, run) not in seeded:
                 # True if the last backward of `run` was seeded with this adjoint, as where a loss adds up over tapes
-                known = run.seeded.get(a.id) if run.when < self.log.events[0].id else None
+                known = run.seeded.get(a.id) if run.when < next((e.id for e in self.log.events), 0) else None
                 small = known is not None and len(space[a].data) <= SMALL
                 seeded[a, run] = small and known == checksum(on_host(space[a].data))
             if not (there and seeded[a, run]):

@@ -33,7 +33,7 @@ def publish(
     """Write the adjoints in a workspace into `.grad`, and tell other libraries. `by`: the tape that records this."""
     for a in space:
         if a.grad is not None and a.grad.borders:
-            refuse_losses(a.grad, tape.border.run, wrote(tape, a)[0])
+            refuse_losses(a.grad, {tape.border.run}, wrote(tape, a)[0])
     for a in list(space):
         if a.asked:
             written, stored = wrote(tape, a)
@@ -46,10 +46,10 @@ def publish(
             capture_log.do(partial(port, tape, shown))
 
 
-def refuse_losses(grad: GradientMemory, run: RecordingId, written: SpanSet | None) -> None:
-    """Raises GradientError [not-handed-on] if a walk of this run will replace what waits in `grad` for another tape."""
+def refuse_losses(grad: GradientMemory, runs: set[RecordingId], written: SpanSet | None) -> None:
+    """Raises GradientError [not-handed-on] if walks of these runs will replace what waits in `grad` for another."""
     for b in waiting(grad) if written else ():
-        if b.run is not run:
+        if b.run not in runs:
             b.refuse_loss(written)
 
 

@@ -191,8 +191,8 @@ class Tape(Recording, metaclass=Listed):
         crossing.reached.update(*crossing.watched.values())
         space = Workspace()
         for a in self.border.met.keys() & before.keys():
-            old = 0 if a in self.log.written else before[a]
-            space[a] = Shadow(a, start=(a.gradient().bytes != old).view(np.uint8))
+            now, old = a.gradient().bytes, before[a] * (a not in self.log.written)
+            space[a] = Shadow(a, start=(now != old).view(np.uint8) if old.any() else now)
         self.border.report(crossing.found(space), blind=False)
         self.border.queue()
 
