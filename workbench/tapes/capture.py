@@ -358,8 +358,8 @@ def _zero_again(notes: capture_log.CaptureRecorder) -> None:
         grads = gradients_of(tape)
         notes.asked.update(dict.fromkeys(a.allocation for a in tape.arrays.values()))
         once = len(notes.zeroed[tape]) == 1  # then memory that is written whole behind it need not be cleared
-        dead = [grad for grad in grads if once and notes.first.get(grad) == "whole"]
-        notes.steps[at:at] = [capture_log.clearing(grad.bytes) for grad in grads if grad not in dead]
+        live = [grad for grad in grads if not once or notes.first.get(grad) != "whole"]
+        notes.steps[at:at] = [capture_log.clearing(grad.bytes) for grad in live]
         for grad in grads:
             notes.cleared.add(grad)
             notes.written.setdefault(grad, {})[grad.span()] = "tape.zero()"
