@@ -56,7 +56,7 @@ class Graph:
         self._options = {name: getattr(config, name) for name in _OPTIONS}
         self._asks, self._asked = allocation.asks, [(a, *_asked(a)) for a in notes.asked]
         grads = dict.fromkeys([*notes.published, *(a for a in notes.cleared if a.is_gradient)])
-        tape_of = {g: weakref.ref(tape) for g, tape in notes.published.items() if g.publisher[0]}
+        tape_of: dict[Any, Any] = {g: weakref.ref(tape) for g, tape in notes.published.items() if g.publisher[0]}
         self._grads = [(g, tape_of.get(g), tuple(g.written)) for g in grads]
         self._notes = [(g.of, dict(g.of.grad_notes)) for g in notes.published if g.of.grad_notes]
         self._losses = [(g, tape.border.run, tape.log.written.get(g.of)) for g, tape in notes.published.items()]
@@ -185,9 +185,9 @@ class Graph:
         """By tape of the block what it would read that others wrote, or a replay before: that counts once a memory."""
         found = []
         for tape, spans in self._outside:
-            parts = [(a, s, first) for a, parts in spans.items() if a.origins for s, first in parts.items()]
+            parts = [(a.origins, s, first) for a, parts in spans.items() if a.origins for s, first in parts.items()]
             met = []
-            for (at, run), first in [(m, first) for a, s, first in parts for m in a.origins.met(s)]:
+            for (at, run), first in [(m, first) for origins, s, first in parts for m in origins.met(s)]:
                 own, new = run.alive and run in self.runs, at.allocation not in tape.border.met
                 if own:  # of the replay before, which nobody can walk any more
                     run = copy(run)
