@@ -624,9 +624,7 @@ def host_write(
     if (script := capture_log.told.script) is not None and script.host_write(kind, dst, src, value, sources):
         return
     with LOCK:
-        if (notes := capture_log.active_capture()) is not None:
-            for a in (dst,) if src is None else (dst, src):
-                notes.use(a.allocation, "read")
+        capture_log.reads(*((dst,) if src is None else (dst, src)))
         tape = recorder()
         if tape is not None:
             tape.host_event(kind, dst, src, value, perform, caller_where(), sources)

@@ -73,6 +73,7 @@ class CaptureRecorder:
         self.thread = threading.get_ident()
         self.steps: list[Any] = []  # NativeCall, Queued or another function without arguments, in order
         self.kept: list[Any] = []  # what the calls point into
+        self.arrays: dict[Any, None] = {}  # that they read, and write
         self.checks: list[Callable[[], Any]] = []  # after a replay: the error of a launch, or None
         self.unchanged: dict[Any, Callable[[], None]] = {}  # raise before a replay if what was taken then is outdated
         self.fixed: dict[Any, str] = {}  # arrays whose values decide about races -> in which kernel
@@ -82,6 +83,7 @@ class CaptureRecorder:
         self.cleared: set[Any] = set()  # gradient memories
         self.first: dict[Any, str] = {}  # memory -> what the block did to it first: "read" it or wrote it "whole"
         self.tapes: dict[Any, dict[Any, list]] = {}  # tape -> what the block had written before: memory -> spans
+        self.runs: set[Any] = set()  # of these tapes
         self.begun: set[Any] = set()  # tapes that were made or reset
         self.zeroed: dict[Any, list[int]] = {}  # tapes that were not, but zeroed -> behind how many steps
         self.expected_cleared: dict[Any, Any] = {}  # gradient memory that such a tape will have cleared -> the tape
@@ -226,6 +228,14 @@ def keep(*owners: object) -> None:
     """Keep these objects alive as long as the open capture, whose calls point into their memory."""
     if (notes := active_capture()) is not None:
         notes.kept += owners
+
+
+def reads(*arrays: Any) -> None:
+    """Note that an open capture meets these arrays, and keep them alive as long as it."""
+    if (notes := active_capture()) is not None:
+        notes.arrays.update(dict.fromkeys(arrays))
+        for a in arrays:
+            notes.use(a.allocation, "read")
 
 
 def do(call: Callable[[], Any], gpu: int | None = None) -> None:

@@ -181,7 +181,7 @@ def add_seed(space: Workspace, a: array, seed: object) -> None:
         if seed.device is not a.device:
             values = on_device(a, on_host(values))
         view = space[a.allocation].view(part.span, gradient_dtype(part))
-        capture_log.keep(seed)
+        capture_log.reads(seed)
         add_into(view, values, part.span)
 
 

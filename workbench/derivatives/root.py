@@ -124,6 +124,7 @@ def _implicit(
             if tape is not None:
                 matrix.assign(_inverse(slope, x).reshape(-1).astype(x.dtype.numpy))
 
+    capture_log.reads(guess, *params)
     capture_log.do(solve)
     if tape is None:
         return _like(guess, found)

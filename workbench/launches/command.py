@@ -137,9 +137,7 @@ class Command(PlannedLaunch):
         capture_log.keep(self)
         if self.program.handles:
             notes.unchanged[self] = self.check_handles
-        for a in self.flat:
-            if isinstance(a, array):
-                notes.use(a.allocation, "read")
+        capture_log.reads(*[a for a in self.flat if isinstance(a, array)])
         with capture_log.allowed():
             self.plan.forward.run(self.values, self.views)
 

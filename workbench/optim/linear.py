@@ -255,10 +255,7 @@ class LinearSolverState:
                 raise LaunchError(text, slug="linear", instead=f"a matrix of shape ({n}, {n})")
         report, said = None if self.check_every else _Report(b), (0, 0.0, 0.0)
         capture_log.refuse_mapped(f"{self._name}() is called.")
-        notes = capture_log.active_capture()
-        if notes is not None:
-            notes.use(b.allocation, "read")
-            notes.use(x.allocation, "read")
+        capture_log.reads(b, x)
         if (tape := memory.recorder()) is not None:
             if report is not None:
                 capture_log.refuse(f"{self._name}(check_every=0) under a tape", "check_every=10")
@@ -277,7 +274,7 @@ class LinearSolverState:
                 found, said = self.iterate(*products, system.b.data, system.x.data, self._teller(report))
                 copy(system.x, array(found, dtype=system.b.dtype, device=b.device))
 
-        if notes is not None:
+        if capture_log.active_capture() is not None:
             x.allocation.about_to_write(x.span, f"{self._name}()")
         capture_log.do(solve)
         return said if report is None else report.arrays

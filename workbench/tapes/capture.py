@@ -11,6 +11,7 @@ from __future__ import annotations
 import logging
 import weakref
 from collections.abc import Callable, Sequence
+from copy import copy
 from itertools import groupby
 from types import TracebackType
 from typing import Any, Self
@@ -26,7 +27,7 @@ from ..errors import GradientError, LaunchError
 from ..kernels.compile import thread_pool
 from .cross_tape import RecordingId, read_before
 from .events import checksum_of, clock
-from .publish import gradients_of, refuse_losses
+from .publish import close_views, gradients_of, refuse_losses
 
 log = logging.getLogger("workbench")
 
@@ -41,23 +42,25 @@ class Graph:
         for a in notes.made:
             if not a.is_gradient and a not in notes.fixed:
                 notes.written.setdefault(a, {})[a.span()] = "a new array"
-        self.runs = runs = {tape.border.run for tape in notes.tapes}
-        origins = ((a, spans, [m for m in a.origins or () if m[1] in runs]) for a, spans in notes.written.items())
+        self.tapes, self.runs = notes.tapes, notes.runs
+        self._changed = [a for a in notes.arrays if a.allocation in notes.written]
+        self._adds = {a for a, spans in notes.written.items() if {*spans.values()} == {"backward()"}}
+        origins = ((a, spans, [m for m in a.origins or () if m[1] in notes.runs]) for a, spans in notes.written.items())
         self._written = [[a, tuple(spans.items()), None, own] for a, spans, own in origins]
         self._watching: dict[int, weakref.ref] = {}
         self._deaf: set[int] = set()
-        self._tapes = [(tape, weakref.ref(tape), tuple(tape.events)) for tape in notes.tapes]
+        known = {t: (dict(t.arrays), dict(t.scalars), dict(t.last_seeds)) for t in notes.tapes}
+        self._tapes = [(t, weakref.ref(t), tuple(t.events), *known[t]) for t in notes.tapes]
         self._raced = [e for tape in notes.tapes for e in tape.events if e.reverse is not None and e.reverse.races]
         self._fixed = [(a, name, a.version, _seen(a)) for a, name in notes.fixed.items()]
         self._options = {name: getattr(config, name) for name in _OPTIONS}
         self._asks, self._asked = allocation.asks, [(a, *_asked(a)) for a in notes.asked]
         grads = dict.fromkeys([*notes.published, *(a for a in notes.cleared if a.is_gradient)])
-        tape_of = {g: weakref.ref(tape) for g, tape in notes.published.items() if g.publisher[0]}
+        tape_of: dict[Any, Any] = {g: weakref.ref(tape) for g, tape in notes.published.items() if g.publisher[0]}
         self._grads = [(g, tape_of.get(g), tuple(g.written)) for g in grads]
         self._notes = [(g.of, dict(g.of.grad_notes)) for g in notes.published if g.of.grad_notes]
         self._losses = [(g, tape.border.run, tape.log.written.get(g.of)) for g, tape in notes.published.items()]
-        walked = ((tape, written) for tape, written in notes.tapes.items() if tape.last_seeds)
-        self._outside = [(tape, read_before(tape.events, written, notes.made)) for tape, written in walked]
+        self._outside = [(t, read_before(t.events, w, notes.made)) for t, w in notes.tapes.items() if t.last_seeds]
         self._living = {run for tape in notes.tapes for _, run in tape.border.all_met() if run.alive}  # when last met
         self._undone: list[tuple[Any, GradientError]] = []  # tapes whose launches have not run since the capture
 
@@ -79,14 +82,18 @@ class Graph:
             return
         with allocation.LOCK:
             self.check()
+            allocation.tell_others(self.notes.arrays, self._changed)
             foreign = self.foreign()
             met = [span.allocation for _, found in foreign for span, _ in found]
-            before = {a: a.grad.bytes.copy() for a in met if a.grad is not None}
+            before = {a: a.grad.bytes * (a.grad in self._adds) for a in met if a.grad is not None}
             own = self._own()
             for tape in own.values():
                 tape.muted = True
-            for grad, _, _ in self._grads:
-                grad.close_view()
+            for grad, ref, _ in self._grads:
+                close_views(ref(), grad.of, grad) if ref else grad.close_view()
+                if (tape := own.get(id(ref))) is not None and grad.of not in tape.log.written:
+                    blank = grad not in self._adds or grad.blank == grad.version
+                    tape.earlier.note(grad.of, blank, tape.border.run.chained)
             sync_views()
             try:
                 self._announce(own)
@@ -112,10 +119,13 @@ class Graph:
     def _join(self, notes: capture_log.CaptureRecorder) -> None:
         """Replay in an open capture, adding these steps to it."""
         own = self.notes
+        for tape, ahead in own.tapes.items():
+            notes.tapes[tape] = {a: [*ahead.get(a, ()), *notes.written.get(a, ())] for a in (*ahead, *notes.written)}
         self.tell(notes)
         for memory, how in own.first.items():
             notes.use(memory, how)
-        notes.tapes.update(own.tapes)
+        notes.arrays.update(own.arrays)
+        notes.runs |= own.runs
         notes.asked.update(own.asked)
         notes.published.update(own.published)
         notes.cleared |= own.cleared
@@ -135,19 +145,9 @@ class Graph:
             notes.written.setdefault(memory, {}).update(spans)
         notes.fixed.update(self.notes.fixed)
 
-    @property
-    def memory(self) -> list[allocation.Allocation]:
-        """The memories that it reads or writes."""
-        return list(dict.fromkeys((*self.notes.first, *self.notes.written)))
-
-    @property
-    def tapes(self) -> list[Any]:
-        """The tapes that were recorded in it."""
-        return [tape for tape, _, _ in self._tapes]
-
     def wait(self) -> None:
         """Refuse to walk the tapes of the block until a replay has run them."""
-        for tape, _, events in self._tapes:
+        for tape, _, events, *_ in self._tapes:
             tape.border.met.clear()  # replays tell of borders
             if events:
                 text = "this tape was recorded in a capture that has not been launched."
@@ -171,7 +171,7 @@ class Graph:
             look()
         for grad, run, written in self._losses:
             if grad.borders:
-                refuse_losses(grad, run, written)
+                refuse_losses(grad, {run, *self.runs}, written)
         for a, name, version, seen in self._fixed:
             if a.version != version or seen != _seen(a):
                 why = "Whether two threads of it meet was looked at once, and may be different now."
@@ -184,27 +184,33 @@ class Graph:
             self._asks = allocation.asks
 
     def foreign(self) -> list[tuple[Any, list[tuple[Span, RecordingId]]]]:
-        """By tape of the block what it would read that others wrote; those that are gone count once for each memory."""
+        """By tape of the block what it would read that others wrote, or a replay before: that counts once a memory."""
         found = []
         for tape, spans in self._outside:
-            origins = ((a, m) for a, parts in spans.items() if a.origins for s in parts for m in a.origins.met(s))
-            seen = tape.border.met
-            if met := [m for a, m in origins if self._unknown(m[1], a in seen)]:
+            parts = [(a.origins, s, first) for a, parts in spans.items() if a.origins for s, first in parts.items()]
+            met = []
+            for (at, run), first in [(m, first) for origins, s, first in parts for m in origins.met(s)]:
+                own, new = run.alive and run in self.runs, at.allocation not in tape.border.met
+                if own:  # of the replay before, which nobody can walk any more
+                    run = copy(run)
+                    run.when = 0
+                if (first and new) if own else (run.alive or new or run in self._living):
+                    met.append((at, run))
+            if met:
                 found.append((tape, met))
         return found
-
-    def _unknown(self, run: RecordingId, told: bool) -> bool:
-        """True for a run of a living tape that is not in the block, and of one that is gone unless that was `told`."""
-        return run not in self.runs if run.alive else not told or run in self._living
 
     def _own(self) -> dict[int, Any]:
         """{id of reference: tape} of the tapes with exactly the captured events: a replay does not invalidate them."""
         own = {}
-        for tape, ref, events in self._tapes:
+        for tape, ref, events, arrays, scalars, seeds in self._tapes:
             if len(tape.events) == len(events) and (not events or tape.events[-1] is events[-1]):
-                own[id(ref)] = tape
+                own[id(ref)], tape.last_seeds = tape, dict(seeds) or tape.last_seeds
             elif events and tape.events and tape.events[0] is events[0]:
                 tape.needed.spoil(events[0])
+            else:  # it was reset
+                tape.arrays.update(arrays)  # to be zeroed after what is done now
+                tape.scalars.update(scalars)
         for event in self._raced:
             event.checked = False
         return own
@@ -350,12 +356,12 @@ def _zero_again(notes: capture_log.CaptureRecorder) -> None:
             why = "The gradients of that array would not be zeroed in a replay."
             instead = "first, second = wb.Tape(), wb.Tape()   one for each recording"
             raise LaunchError(text, slug="capture", why=why, instead=instead)
-    places = sorted(((at, tape) for tape, ats in notes.zeroed.items() for at in ats), key=lambda p: -p[0])
-    for at, tape in places:
+    for at, tape in sorted(((at, t) for t, ats in notes.zeroed.items() for at in ats), key=lambda p: -p[0]):
         grads = gradients_of(tape)
+        notes.asked.update(dict.fromkeys(a.allocation for a in tape.arrays.values()))
         once = len(notes.zeroed[tape]) == 1  # then memory that is written whole behind it need not be cleared
-        dead = [grad for grad in grads if once and notes.first.get(grad) == "whole"]
-        notes.steps[at:at] = [capture_log.clearing(grad.bytes) for grad in grads if grad not in dead]
+        live = [grad for grad in grads if not once or notes.first.get(grad) != "whole"]
+        notes.steps[at:at] = [capture_log.clearing(grad.bytes) for grad in live]
         for grad in grads:
             notes.cleared.add(grad)
             notes.written.setdefault(grad, {})[grad.span()] = "tape.zero()"

@@ -168,13 +168,13 @@ def warn(text: str) -> None:
     warnings.warn(text, stacklevel=level)
 
 
-def read_before(events: Iterable[Event], written: Mapping, made: Container) -> dict[Allocation, dict[Span, None]]:
-    """The bytes that events read, or write in part, before one of them writes them whole.
+def read_before(events: Iterable[Event], written: Mapping, made: Container) -> dict[Allocation, dict[Span, bool]]:
+    """The bytes that events read, or write in part, before one of them writes them whole: True if none has been.
 
     Those that were `written` before, {memory: spans}, and memory that was `made` are left out.
     """
     covered: dict[Allocation, SpanSet] = defaultdict(SpanSet)
-    found: dict[Allocation, dict[Span, None]] = defaultdict(dict)
+    found: dict[Allocation, dict[Span, bool]] = defaultdict(dict)
     for span in chain.from_iterable(written.values()):
         covered[span.allocation].add(span)
     for event in events:
@@ -183,7 +183,7 @@ def read_before(events: Iterable[Event], written: Mapping, made: Container) -> d
         for span in (*event.reads, *(s for s in event.writes if s not in whole)):
             a = span.allocation
             if a not in made and not any(s.contains(span) for s in covered[a].near(span)):
-                found[a][span] = None
+                found[a].setdefault(span, not covered[a].touch(span))
         for span in whole:
             covered[span.allocation].add(span)
     return found
@@ -393,7 +393,7 @@ class CrossTapeSearch:
                 continue
             if (a, run) not in seeded:
                 # True if the last backward of `run` was seeded with this adjoint, as where a loss adds up over tapes
-                known = run.seeded.get(a.id) if run.when < self.log.events[0].id else None
+                known = run.seeded.get(a.id) if run.when < next((e.id for e in self.log.events), 0) else None
                 small = known is not None and len(space[a].data) <= SMALL
                 seeded[a, run] = small and known == checksum(on_host(space[a].data))
             if not (there and seeded[a, run]):

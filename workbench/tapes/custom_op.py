@@ -138,8 +138,7 @@ class OpCall:
 
     def repeat(self, notes: capture_log.CaptureRecorder, follow: Recording | None) -> None:
         """Call the function again in each replay, on what its arrays hold then: the results take the same memory."""
-        for a in self.ins:
-            notes.use(a.allocation, "read")
+        capture_log.reads(*self.ins)
         for a in self.outs:
             notes.made.add(a.allocation)
             a.allocation.about_to_write(a.span, self.op.__name__)

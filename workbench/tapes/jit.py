@@ -194,8 +194,8 @@ class Jit:
         return self if instance is None else MethodType(self, instance)
 
     def __call__(self, *args: object, **kwargs: object) -> Any:
-        busy = capture_log.opened is not None or capture_log.told.script is not None or memory.recorder() is not None
-        if self.off or busy or not config.jit:
+        told = capture_log.told.script is not None or memory.heard.get() is not None or memory.recorder() is not None
+        if self.off or told or capture_log.opened is not None or memory.open_tapes or not config.jit:
             return self.function(*args, **kwargs)
         call = CallArguments(args, kwargs)
         form = self._forms.find(call.form)

@@ -33,7 +33,7 @@ def publish(
     """Write the adjoints in a workspace into `.grad`, and tell other libraries. `by`: the tape that records this."""
     for a in space:
         if a.grad is not None and a.grad.borders:
-            refuse_losses(a.grad, tape.border.run, wrote(tape, a)[0])
+            refuse_losses(a.grad, {tape.border.run}, wrote(tape, a)[0])
     for a in list(space):
         if a.asked:
             written, stored = wrote(tape, a)
@@ -46,10 +46,10 @@ def publish(
             capture_log.do(partial(port, tape, shown))
 
 
-def refuse_losses(grad: GradientMemory, run: RecordingId, written: SpanSet | None) -> None:
-    """Raises GradientError [not-handed-on] if a walk of this run will replace what waits in `grad` for another tape."""
+def refuse_losses(grad: GradientMemory, runs: set[RecordingId], written: SpanSet | None) -> None:
+    """Raises GradientError [not-handed-on] if walks of these runs will replace what waits in `grad` for another."""
     for b in waiting(grad) if written else ():
-        if b.run is not run:
+        if b.run not in runs:
             b.refuse_loss(written)
 
 
@@ -64,7 +64,7 @@ def _publish_one(
 ) -> None:
     """Add the shadow of a leaf to its `.grad`; replace the `.grad` of what events wrote."""
     grad = a.gradient()
-    _close_views(tape, a, grad)
+    close_views(tape, a, grad)
     if written is None and (grad.written or grad in tape.active) and grad.bytes.any():
         name = next((n for n in (tape.names.noted.get(i) for i, x in tape.arrays.items() if x.allocation is a) if n), a)
         source = "values that you had written" if grad.written else "what backward() inside this tape had published"
@@ -75,7 +75,7 @@ def _publish_one(
         )
     blank = grad.blank == grad.version and not grad.exposed
     notes = capture_log.active_capture()
-    if written is None and notes is None:
+    if written is None and (notes is None or notes.before is None):
         tape.earlier.note(a, blank, tape.border.run.chained)
     if notes is not None:
         notes.remember(grad)
@@ -108,7 +108,7 @@ def _publish_one(
     grad.publisher = next(clock), weakref.ref(tape)
 
 
-def _close_views(tape: Recording, a: Allocation, grad: GradientMemory) -> None:
+def close_views(tape: Recording, a: Allocation, grad: GradientMemory) -> None:
     """Cut off the arrays that `.grad.numpy()` gave; warn if an older one was written to since the last backward."""
     if grad.previous_view is not None and grad.previous_view.touched:
         warn(
@@ -128,9 +128,9 @@ def _scalar_of(tape: Recording, a: Allocation) -> Any:
 
 
 def gradients_of(tape: Recording) -> list[GradientMemory]:
-    """The gradient memories of the arrays of a tape."""
-    memories = dict.fromkeys([a.allocation for a in tape.arrays.values()])
-    return [a.grad for a in memories if a.grad is not None]
+    """The gradient memories of the arrays of a tape. In a capture they are made: replays clear later ones."""
+    memories, notes = dict.fromkeys([a.allocation for a in tape.arrays.values()]), capture_log.active_capture()
+    return [g for a in memories if (g := a.grad if notes is None or not a.asked else a.gradient()) is not None]
 
 
 def clear_published(tape: Recording, arrays: Iterable[array]) -> None:

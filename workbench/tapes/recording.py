@@ -90,6 +90,7 @@ class Recording:
             self.captured = True
             if not self.events:
                 notes.tapes[self] = {a: [*spans] for a, spans in notes.written.items()}
+                notes.runs.add(self.border.run)
         around = memory.recorder()
         if around is not None and around is not self:
             around.names.note_near(sys._getframe(1))

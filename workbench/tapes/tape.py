@@ -170,9 +170,10 @@ class Tape(Recording, metaclass=Listed):
         raise GradientError(text, slug="no-leaf", where=self.events[0].where, why=why, instead=instead)
 
     def _crossing(self, seeds: Workspace) -> CrossTapeSearch | None:
-        """The border search for a walk; None if the tape has no borders, and in a capture that will be undone."""
+        """The border search for a walk; None if the tape has no borders. A capture that is undone looks at its own."""
         if (notes := capture_log.active_capture()) is not None and notes.before is not None:
-            return None
+            own = ((a, {m: None for m in met if m[1] in notes.runs}) for a, met in self.border.met.items())
+            self.border.met = {a: met for a, met in own if met}
         self.border.note_seeds(seeds)
         self.border.update()
         return CrossTapeSearch(self.border, seeds) if self.border.met else None
@@ -190,8 +191,8 @@ class Tape(Recording, metaclass=Listed):
         crossing.reached.update(*crossing.watched.values())
         space = Workspace()
         for a in self.border.met.keys() & before.keys():
-            old = 0 if a in self.log.written else before[a]
-            space[a] = Shadow(a, start=(a.gradient().bytes != old).view(np.uint8))
+            now, old = a.gradient().bytes, before[a] * (a not in self.log.written)
+            space[a] = Shadow(a, start=(now != old).view(np.uint8) if old.any() else now)
         self.border.report(crossing.found(space), blind=False)
         self.border.queue()
 
@@ -297,10 +298,6 @@ class Tape(Recording, metaclass=Listed):
             begun = notes is None or self in notes.begun
             if notes is not None and not begun:  # a replay clears what the tape holds at the end of the block
                 notes.zeroed.setdefault(self, []).append(len(notes.steps))
-            elif notes is not None:  # each replay is to clear what is made only now
-                for a in self.arrays.values():
-                    if a.allocation.asked:
-                        a.allocation.gradient()
             for grad in gradients_of(self):
                 grad.close_view()
                 if around is not None and grad in around.active:

@@ -112,7 +112,7 @@ def _do(
         capture_log.refuse(f"{what}() of a block with a tape", f"the same line outside: {what}(condition, graph)")
     for graph in given:
         graph.tell(notes)
-        for memory in graph.memory:
+        for memory in (*graph.notes.first, *graph.notes.written):
             notes.use(memory, "read")
     if not notes.late:
         with capture_log.paused():
