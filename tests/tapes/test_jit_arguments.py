@@ -136,11 +136,32 @@ def test_the_memory_of_a_numpy_array_is_that_of_each_call():
             assert n.tolist() == [2.0, 2.0]
 
 
-def test_a_numpy_array_is_no_result():
-    step = wb.jit(lambda: np.zeros(2))
-    step()
-    with pytest.raises(wb.LaunchError, match="it returns a ndarray"):
-        step()
+def test_numpy_arrays_that_are_returned_are_new_ones_or_those_that_are_given():
+    step = wb.jit(lambda n: (n, np.zeros(2), wb.vec3(1.0, 2.0, 3.0)))
+    for _ in range(5):
+        n = np.ones(2)
+        same, made, vector = step(n)
+        assert same is n and made.tolist() == [0.0, 0.0] and list(vector) == [1.0, 2.0, 3.0]
+        made += 1.0
+        vector[0] = 5.0
+    assert step.replays == 3
+
+
+def test_the_gradient_of_an_array_that_was_made_goes_with_it():
+    @wb.jit
+    def step(x):
+        y, out = wb.zeros(2, requires_grad=True), wb.zeros(1)
+        with wb.Tape() as tape:
+            wb.launch(scale, 2, [x, 1.0], [y])
+            wb.launch(cubes, 2, [y], [out])
+        tape.backward(out)
+        return y, y.grad
+
+    for _ in range(4):
+        y, gradient = step(wb.array([1.0, 2.0], requires_grad=True))
+        gradient.fill_(3.0)
+        assert y.grad.list() == [3.0, 3.0]
+    assert step.replays == 2
 
 
 def test_containers_that_are_given_are_returned_and_keep_their_types():

@@ -31,7 +31,7 @@ class CallArguments:
     """The arguments of one call.
 
     arrays   those in them, in tuples, lists, dicts and structs too, in order.
-    held     these tuples, lists, dicts and structs, in order. numpy: NumPy arrays.
+    held     these tuples, lists, dicts and structs, and NumPy arrays, in order.
     objects  (name, object) of everything that is no number, array or container, and of classes of containers.
     form     what a recording depends on: structure, numbers by value, arrays by layout, marks and aliasing.
     """
@@ -40,7 +40,6 @@ class CallArguments:
         self.args, self.kwargs = args, kwargs
         self.arrays: list[array] = []
         self.held: list[object] = []
-        self.numpy: list[np.ndarray] = []
         self.objects: list[tuple[str, object]] = []
         self.parts: dict[str, Any] = {}
         for path, value in (*enumerate(args), *sorted(kwargs.items())):
@@ -57,7 +56,7 @@ class CallArguments:
             self.parts[path] = array
         elif isinstance(value, _VALUES) and not getattr(getattr(value, "dtype", None), "hasobject", False):
             self.parts[path] = exact(value)
-            self.numpy += [value] if isinstance(value, np.ndarray) else []
+            self.held += [value] if isinstance(value, np.ndarray) else []
         elif (items := _items(value)) is not None:
             self.parts[path] = type(value), len(items)
             self.objects.append((path, type(value)))
@@ -102,8 +101,10 @@ def with_arrays(value: object, swap: Callable[[array], array], others: dict[int,
     """A value with other arrays in its tuples, lists, dicts and structs; `others`: id -> what stands for one."""
     if isinstance(value, array):
         return swap(value)
-    if id(value) in (others or ()) or _items(value) is None:
-        return (others or {}).get(id(value), value)
+    if others is not None and (id(value) in others or isinstance(value, np.ndarray)):
+        return others.get(id(value), copy(value))
+    if _items(value) is None:
+        return value
     if isinstance(value, tuple):
         items = [with_arrays(item, swap, others) for item in value]
         return type(value)(*items) if hasattr(value, "_fields") else type(value)(items)

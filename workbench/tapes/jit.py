@@ -15,6 +15,8 @@ from contextlib import ExitStack
 from types import MethodType
 from typing import Any, TypeVar, overload
 
+import numpy as np
+
 from ..arrays import allocation as memory, capture_log
 from ..arrays.array import array, array_on
 from ..arrays.copying import duplicate
@@ -131,7 +133,9 @@ class CapturedCall:
 
         def handed(a: array) -> array:
             if a.allocation in self.graph.notes.made:
-                made = array_on(duplicate(a.allocation, memo), a.dtype, a.shape, a.strides, a.span.offset)
+                owner = getattr(a.allocation, "of", None) or a.allocation
+                copied = duplicate(owner, memo) if owner is a.allocation else duplicate(owner, memo).gradient()
+                made = array_on(copied, a.dtype, a.shape, a.strides, a.span.offset)
                 pass_origins(a, made)
                 return made
             return a if self.copies is None else self.copies.original(a, call)
@@ -144,7 +148,7 @@ class CallForm:
     """The memory of calls whose arguments have one form.
 
     changing   labels of what the first call changed in Python.
-    plain      True if a tape in it reads what another one in it wrote. reached: `reach` of the first call.
+    plain      True if nothing is replayed. reached: `reach` of the first call.
     seen       serials of arrays that were given; `adopted`: serials -> the recording on these arrays.
     """
 
@@ -163,9 +167,7 @@ class CallForm:
 
     def find(self, call: CallArguments) -> CapturedCall | None:
         """The recording that serves a call; None if there is none, or not a current one."""
-        found = self.adopted.find(call.serials)
-        if found is None and call.serials not in self.seen:
-            found = self.copied
+        found = self.adopted.find(call.serials) or (None if call.serials in self.seen else self.copied)
         return found if found is not None and found.current(call) else None
 
 
@@ -214,9 +216,8 @@ class Jit:
         with capture_log.following(script):
             result = self.function(*call.args, **call.kwargs)
         left = self._left_changed(state)
-        again = [link for link in left if before is not None and link.label in before.changing]
-        if again:
-            raise self._refusal(state, again[0])
+        for again in [link for link in left if before is not None and link.label in before.changing]:
+            raise self._refusal(state, again)
         self._count(call, before)
         self._forms.enter(call.form, CallForm(call, state, script, [link.label for link in left]))
         return result
@@ -225,8 +226,7 @@ class Jit:
         """Run it in a capture, on the arrays themselves where they have come before, else on copies."""
         known = call.serials in form.seen
         form.seen.enter(call.serials, None)
-        apart = not form.state.foreign
-        own = call if known else stand_ins(call, form.state.memories) if apart else None
+        own = call if known else None if form.state.foreign else stand_ins(call, form.state.memories)
         copies = None if known or own is None else CallCopies(own)
         script = CallScript(self.__name__, own or call, form.state.memories, form.script)
         capture = Capture()
@@ -246,12 +246,11 @@ class Jit:
         script.complete()
         for link in self._left_changed(form.state):
             raise self._refusal(form.state, link)
-        given = CallArguments((result,), {})
-        for thing in (*given.numpy, *(t for _, t in given.objects if not isinstance(t, type))):
+        for thing in (t for _, t in CallArguments((result,), {}).objects if not isinstance(t, type)):
             text = f"it returns a {type(thing).__name__}, which a replay does not make."
             raise refusal(self.__name__, text, instead="arrays, numbers, and tuples, lists, dicts or structs of them")
-        assert capture.graph is not None
-        graph = capture.graph
+        graph: Any = capture.graph
+        wrapped = [memory.known_memory(n) for n in call.held if isinstance(n, np.ndarray)]
         between = any(run in graph.runs for tape in graph.tapes for _, run in tape.border.all_met())
         for tape in graph.tapes:
             if tape.local:
@@ -262,14 +261,11 @@ class Jit:
             form.plain = True
             text = f"a tape in @wb.jit {self.__name__} reads what another one in it wrote, so nothing is replayed:"
             self._tell("tapes", f"{text} one tape around both, or wb.detach(x) of what it reads, is replayed.")
-        elif any((on := memory.known_memory(n)) is not None and on[0] in graph.memory for n in call.numpy):
+        elif any(on is not None and on[0] in graph.memory for on in wrapped):
             form.plain = True
-            self._tell(
-                "numpy", f"@wb.jit {self.__name__} wraps a NumPy array; nothing is replayed: give wb.from_numpy(a)."
-            )
+            self._tell("numpy", f"{self.__name__} wraps a NumPy array, so nothing is replayed: give wb.from_numpy(a).")
         elif own.changed(call):
-            text = "it changes an argument, or wb.config, in Python, which a replay does not do."
-            raise refusal(self.__name__, text, instead=_INSTEAD)
+            raise self._refusal(form.state, Link("an argument, or wb.config,", object, None))
         elif copies is None:
             form.adopted.enter(call.serials, made)
         else:
@@ -333,9 +329,8 @@ def jit(function: Callable[..., Any] | None = None, *, off: bool = False) -> Any
     these two calls), and tensors change in torch's sight (not by `.data` or a NumPy array on their memory). Under an
     open tape, in a capture, with `off=True` and with `config.jit = False` the function runs as it stands.
 
-    Raises LaunchError [capture] at the second call for what cannot be repeated (reading values on the host,
-    `record_func`), and LaunchError [jit] where that call launches something else than the first did, or changes in
-    Python what it was given or looks at.
+    Raises LaunchError at the second call: [capture] for what cannot be repeated (reading values, `record_func`), [jit]
+    where it launches something else than the first did, or changes in Python what it was given or looks at.
 
     >>> @wb.kernel
     ... def move(x: wb.array[float], dt: float):
