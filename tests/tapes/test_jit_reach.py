@@ -310,6 +310,41 @@ def attribute_of_a_jit_function():
 
 
 @reach
+def default_of_a_keyword():
+    def step(x, *, dt=1.0):
+        add(x, dt)
+
+    return lambda x: step(x), lambda v: step.__kwdefaults__.update(dt=v)
+
+
+@reach
+def code_of_a_function():
+    """As IPython's autoreload changes it, in place."""
+
+    def time():
+        return 1.0
+
+    def longer():
+        return 2.0
+
+    return lambda x: add(x, time()), lambda v: setattr(time, "__code__", (time if v == 1.0 else longer).__code__)
+
+
+@reach
+def global_that_was_not_there():
+    module = types.ModuleType("settings")
+    module.add = add
+    exec("def step(x): add(x, float(sum([1.0])))", vars(module))
+    return module.step, lambda v: setattr(module, "sum", lambda _: v) if v > 1.0 else None
+
+
+@reach
+def mask_of_a_numpy_array():
+    dt = np.ma.array([1.0, 1.0], mask=[False, True])
+    return lambda x: add(x, dt.sum()), lambda v: setattr(dt, "mask", [False, v == 1.0])
+
+
+@reach
 def attribute_of_a_dict():
     class Config(dict):
         pass

@@ -240,10 +240,10 @@ class PythonState:
         self._names.update(names)
         self._attributes(function.__name__, vars(function), self._named(function.__name__, vars(function)))
         for name in around if names.keys() & _ALL_GLOBALS else names_around(function.__code__):
-            if name in around:
-                self._visit(name, self._link(name, functools.partial(around.get, name, _MISSING)))
+            self._visit(name, self._link(name, functools.partial(around.get, name, _MISSING)))
         for module in _imported(names, around):
             self._visit(module.__name__, module)
+        self._link("__code__", lambda: (function.__code__, *(function.__kwdefaults__ or {}).items()))
         given = self._link("__defaults__", functools.partial(getattr, function, "__defaults__")) or ()
         taken = function.__code__.co_varnames[: function.__code__.co_argcount]
         defaults = dict(zip(taken[len(taken) - len(given) :], given, strict=True)) | (function.__kwdefaults__ or {})
@@ -268,7 +268,7 @@ def same(now: object, then: object) -> bool:
 def exact(value: object) -> tuple:
     """A key of a number, a text or an array of numbers: equal for the same bits of the same type, and for no others."""
     if isinstance(value, np.ndarray):
-        data = hashlib.blake2b(np.ascontiguousarray(value).tobytes(), digest_size=16).digest()
+        data = hashlib.blake2b(value.tobytes(), digest_size=16).digest()
         return type(value), value.dtype.str, value.shape, data, getattr(value, "type", None)
     return type(value), float(value).hex() if isinstance(value, float | np.floating) else value
 
