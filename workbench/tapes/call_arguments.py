@@ -7,7 +7,7 @@ their launches and writes (`CallScript`).
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from copy import copy
 from typing import Any
 
@@ -57,7 +57,7 @@ class CallArguments:
         elif isinstance(value, _VALUES) and not getattr(getattr(value, "dtype", None), "hasobject", False):
             self.parts[path] = exact(value)
             self.held += [value] if isinstance(value, np.ndarray) else []
-        elif (items := _items(value)) is not None:
+        elif _plain(value) and (items := _items(value)) is not None:
             self.parts[path] = type(value), len(items)
             self.objects.append((path, type(value)))
             self.held.append(value)
@@ -85,16 +85,20 @@ class CallArguments:
 
 
 def _items(value: object) -> list[tuple[str, Any]] | None:
-    """The named items of a tuple, list, dict or struct; None for anything else, and for what has other attributes."""
+    """The named items of a tuple, list, dict or struct; None for anything else."""
     if isinstance(value, Instance):
         return [(name, getattr(value, name)) for name, _ in struct_of(value).fields]
-    if getattr(value, "__dict__", None):
-        return None
     if isinstance(value, tuple | list):
         return [(str(k), item) for k, item in enumerate(value)]
-    if isinstance(value, dict) and all(type(k) in PLAIN for k in value):
+    if isinstance(value, dict):
         return [(f"[{k!r}]", item) for k, item in value.items()]
     return None
+
+
+def _plain(value: object) -> bool:
+    """True for a struct, and for what has no other attributes than items and no keys but numbers and texts."""
+    odd = isinstance(value, dict) and any(type(k) not in PLAIN for k in value)
+    return isinstance(value, Instance) or not (odd or getattr(value, "__dict__", None))
 
 
 def with_arrays(value: object, swap: Callable[[array], array], others: dict[int, Any] | None = None) -> Any:
@@ -117,9 +121,12 @@ def with_arrays(value: object, swap: Callable[[array], array], others: dict[int,
     return made
 
 
-def arrays_in(value: object) -> list[array]:
+def arrays_in(value: object) -> Iterator[array]:
     """The arrays in tuples, lists, dicts and structs, in order."""
-    return CallArguments((value,), {}).arrays
+    if isinstance(value, array):
+        yield value
+    for _, item in _items(value) or ():
+        yield from arrays_in(item)
 
 
 def stand_ins(call: CallArguments, own: set[Allocation]) -> CallArguments | None:
@@ -143,7 +150,8 @@ def stand_ins(call: CallArguments, own: set[Allocation]) -> CallArguments | None
             for mark in ("requires_grad", "retain_grad"):
                 if getattr(a, mark):
                     setattr(s, mark, True)
-    return CallArguments(*with_arrays((call.args, call.kwargs), lambda a: made[a.serial]))
+    kept = {id(o): o for o in (*(o for _, o in call.objects), *(n for n in call.held if isinstance(n, np.ndarray)))}
+    return CallArguments(*with_arrays((call.args, call.kwargs), lambda a: made[a.serial], kept))
 
 
 def pass_origins(source: array, to: array) -> None:
