@@ -294,6 +294,79 @@ def partial_with_a_dict():
 
 
 @reach
+def attribute_of_a_function():
+    def step(x):
+        add(x, step.dt)
+
+    step.dt = 1.0
+    return step, lambda v: setattr(step, "dt", v)
+
+
+@reach
+def attribute_of_a_jit_function():
+    step = wb.jit(lambda x: add(x, step.dt))
+    step.dt = 1.0
+    return lambda x: add(x, step.dt), lambda v: setattr(step, "dt", v)
+
+
+@reach
+def default_of_a_keyword():
+    def step(x, *, dt=1.0):
+        add(x, dt)
+
+    return lambda x: step(x), lambda v: step.__kwdefaults__.update(dt=v)
+
+
+@reach
+def code_of_a_function():
+    """As IPython's autoreload changes it, in place."""
+
+    def time():
+        return 1.0
+
+    def longer():
+        return 2.0
+
+    return lambda x: add(x, time()), lambda v: setattr(time, "__code__", (time if v == 1.0 else longer).__code__)
+
+
+@reach
+def global_that_was_not_there():
+    module = types.ModuleType("settings")
+    module.add = add
+    exec("def step(x): add(x, float(sum([1.0])))", vars(module))
+    return module.step, lambda v: setattr(module, "sum", lambda _: v) if v > 1.0 else None
+
+
+@reach
+def mask_of_a_numpy_array():
+    dt = np.ma.array([1.0, 1.0], mask=[False, True])
+    return lambda x: add(x, dt.sum()), lambda v: setattr(dt, "mask", [False, v == 1.0])
+
+
+@reach
+def attribute_of_a_dict():
+    class Config(dict):
+        pass
+
+    config = Config()
+    config.dt = 1.0
+    return lambda x: add(x, config.dt), lambda v: setattr(config, "dt", v)
+
+
+@reach
+def method_of_a_named_tuple():
+    args = {"dt": 1.0}
+
+    class Config(collections.namedtuple("Config", "n")):
+        def dt(self):
+            return self.n * args["dt"]
+
+    config = Config(1.0)
+    return lambda x: add(x, config.dt()), lambda v: args.update(dt=v)
+
+
+@reach
 def bound_builtin():
     args = {"dt": 1.0}
     get = args.get
@@ -316,6 +389,68 @@ def test_a_number_changed_in_python_is_seen(name):
         for _ in range(4):
             step(x)
     assert x.list() == [12.0] and step.replays == 4
+
+
+class Config:
+    dt = 1.0
+
+
+class Derived(Config):
+    pass
+
+
+class Step(collections.namedtuple("Step", "x")):
+    dt = 1.0
+
+
+@pytest.mark.parametrize("given", [lambda x: (x, Config), lambda x: (x, Derived), lambda x: (x, Step(x))])
+def test_a_number_of_a_class_that_is_given_is_seen(given, monkeypatch):
+    step, x = wb.jit(lambda x, given: add(x, given.dt)), wb.zeros(1)
+    for value in (1.0, 2.0):
+        monkeypatch.setattr(Config, "dt", value)
+        monkeypatch.setattr(Step, "dt", value)
+        for _ in range(4):
+            step(*given(x))
+    assert x.list() == [12.0] and step.replays == 4
+
+
+class Lazy:
+    def work(self, x):
+        if not hasattr(self, "sum"):
+            self.sum = wb.zeros(1)
+        wb.launch(gather, 1, [x], [self.sum])
+        return self.sum
+
+
+@wb.kernel
+def gather(x: wb.array[float], to: wb.array[float]):
+    to[0] = to[0] + x[0]
+
+
+def test_an_array_made_at_the_first_call_may_be_replaced():
+    lazy, x = Lazy(), wb.ones(1)
+    step = wb.jit(lambda x, lazy: lazy.work(x))
+    for _ in range(5):
+        last = step(x, lazy)
+    assert last.list() == [5.0] and step.replays
+    lazy.sum = wb.zeros(1)
+    assert step(x, lazy).list() == [1.0] and last.list() == [5.0]
+    del lazy.sum
+    assert step(x, lazy).list() == [1.0]
+
+
+def every_fourth(x, held):
+    held.counts["n"][0] += 1
+    add(x, 1.0 if held.counts["n"][0] % 4 else 2.0)
+
+
+@pytest.mark.parametrize("given", [True, False])
+def test_a_counter_in_a_container_that_is_read_is_refused(given):
+    held, x = types.SimpleNamespace(counts={"n": [0]}), wb.zeros(1)
+    step = wb.jit(every_fourth if given else lambda x, _: every_fourth(x, held))
+    step(x, held)
+    with pytest.raises(wb.LaunchError, match=r"it changes .*counts\['n'\] in Python"):
+        step(x, held)
 
 
 def test_what_cannot_be_compared_is_refused():

@@ -22,28 +22,28 @@ from ..errors import LaunchError, Where
 from ..kernels.reading.declare import Instance, struct_of
 from ..launches.plan import PlannedLaunch, sharing
 from .cross_tape import waiting
-from .python_state import exact
+from .python_state import PLAIN, exact
 
-_VALUES = (bool, int, float, complex, str, bytes, type(None), np.generic, np.ndarray, type, range)
+_VALUES = (bool, int, float, complex, str, bytes, type(None), np.generic, np.ndarray, range)
 
 
 class CallArguments:
     """The arguments of one call.
 
     arrays   those in them, in tuples, lists, dicts and structs too, in order.
-    objects  (name, object) of everything that is no number, array or container.
+    held     these tuples, lists, dicts and structs, and NumPy arrays, in order.
+    objects  (name, object) of everything that is no number, array or container, and of classes of containers.
     form     what a recording depends on: structure, numbers by value, arrays by layout, marks and aliasing.
     """
 
     def __init__(self, args: tuple, kwargs: dict[str, Any]):
         self.args, self.kwargs = args, kwargs
         self.arrays: list[array] = []
+        self.held: list[object] = []
         self.objects: list[tuple[str, object]] = []
         self.parts: dict[str, Any] = {}
-        for k, value in enumerate(args):
-            self._take(f"{k}", value)
-        for name in sorted(kwargs):
-            self._take(name, kwargs[name])
+        for path, value in (*enumerate(args), *sorted(kwargs.items())):
+            self._take(f"{path}", value)
         settings = config.switches, config.check_bounds, config.check_races, get_device(None).name
         marks = [(a.requires_grad, a.retain_grad) if a.allocation.asked else None for a in self.arrays]
         layouts = zip(map(layout_number, self.arrays), marks, self._aliases(), strict=True)
@@ -54,15 +54,24 @@ class CallArguments:
         if isinstance(value, array):
             self.arrays.append(value)
             self.parts[path] = array
-        elif isinstance(value, _VALUES):
+        elif isinstance(value, _VALUES) and not getattr(getattr(value, "dtype", None), "hasobject", False):
             self.parts[path] = exact(value)
-        elif (items := _items(value)) is not None:
+            self.held += [value] if isinstance(value, np.ndarray) else []
+        elif _plain(value) and (items := _items(value)) is not None:
             self.parts[path] = type(value), len(items)
+            self.objects.append((path, type(value)))
+            self.held.append(value)
             for name, item in items:
                 self._take(f"{path}.{name}", item)
         else:
             self.objects.append((path, value))
             self.parts[path] = "object", id(value)
+
+    def changed(self, call: CallArguments) -> bool:
+        """True if what they hold, their marks or a setting changed, or marks of copies of `call` for a while."""
+        now, copied = CallArguments(self.args, self.kwargs), [] if self is call else self.arrays
+        stray = any(a.allocation.grad is not None and not a.allocation.asked for a in copied)
+        return stray or (now.form, now.serials) != (self.form, self.serials)
 
     def _aliases(self) -> list[Any]:
         """For each array the earlier ones that may share bytes with it, with the distance between their beginnings."""
@@ -77,31 +86,39 @@ class CallArguments:
 
 def _items(value: object) -> list[tuple[str, Any]] | None:
     """The named items of a tuple, list, dict or struct; None for anything else."""
+    if isinstance(value, Instance):
+        return [(name, getattr(value, name)) for name, _ in struct_of(value).fields]
     if isinstance(value, tuple | list):
         return [(str(k), item) for k, item in enumerate(value)]
     if isinstance(value, dict):
-        return [(repr(k), item) for k, item in value.items()]
-    if isinstance(value, Instance):
-        return [(name, getattr(value, name)) for name, _ in struct_of(value).fields]
+        return [(f"[{k!r}]", item) for k, item in value.items()]
     return None
 
 
-def with_arrays(value: object, swap: Callable[[array], array]) -> Any:
-    """A value with other arrays in its tuples, lists, dicts and structs."""
+def _plain(value: object) -> bool:
+    """True for a struct, and for what has no other attributes than items and no keys but numbers and texts."""
+    odd = isinstance(value, dict) and any(type(k) not in PLAIN for k in value)
+    return isinstance(value, Instance) or not (odd or getattr(value, "__dict__", None))
+
+
+def with_arrays(value: object, swap: Callable[[array], array], others: dict[int, Any] | None = None) -> Any:
+    """A value with other arrays in its tuples, lists, dicts and structs; `others`: id -> what stands for one."""
     if isinstance(value, array):
         return swap(value)
+    if others is not None and (id(value) in others or isinstance(value, np.ndarray)):
+        return others.get(id(value), copy(value))
+    if _items(value) is None:
+        return value
     if isinstance(value, tuple):
-        items = [with_arrays(item, swap) for item in value]
+        items = [with_arrays(item, swap, others) for item in value]
         return type(value)(*items) if hasattr(value, "_fields") else type(value)(items)
-    if isinstance(value, list):
-        return [with_arrays(item, swap) for item in value]
-    if isinstance(value, dict):
-        return {k: with_arrays(item, swap) for k, item in value.items()}
-    if isinstance(value, Instance):
-        made = copy(value)
-        vars(made).update({name: with_arrays(item, swap) for name, item in vars(value).items()})
-        return made
-    return value
+    made = copy(value)
+    if isinstance(made, list):
+        made[:] = [with_arrays(item, swap, others) for item in made]
+    else:
+        fields = made if isinstance(made, dict) else vars(made)
+        dict.update(fields, {k: with_arrays(item, swap, others) for k, item in fields.items()})
+    return made
 
 
 def arrays_in(value: object) -> Iterator[array]:
@@ -133,7 +150,8 @@ def stand_ins(call: CallArguments, own: set[Allocation]) -> CallArguments | None
             for mark in ("requires_grad", "retain_grad"):
                 if getattr(a, mark):
                     setattr(s, mark, True)
-    return CallArguments(*with_arrays((call.args, call.kwargs), lambda a: made[a.serial]))
+    kept = {id(o): o for o in (*(o for _, o in call.objects), *(n for n in call.held if isinstance(n, np.ndarray)))}
+    return CallArguments(*with_arrays((call.args, call.kwargs), lambda a: made[a.serial], kept))
 
 
 def pass_origins(source: array, to: array) -> None:
@@ -244,4 +262,4 @@ _INSTEAD = "an argument for what differs (an array of one element for a number),
 def refusal(name: str, text: str, where: Where | None = None, instead: str = _INSTEAD) -> LaunchError:
     """The error [jit] for a function that does not do the same in each call."""
     why = "Its arguments are alike, so a replay would do what the first call did."
-    return LaunchError(f"@wb.jit {name}: {text}", slug="jit", where=where, why=why, instead=instead)
+    return LaunchError(f"@wb.jit {name}: {text}", slug="jit", where=where or caller_where(), why=why, instead=instead)

@@ -1,10 +1,9 @@
 """`@wb.jit`: a function that launches is recorded at its second call and replayed from the third on.
 
 A call goes one of four ways. *Plainly*: the first time with arguments of this form, under a tape or in a capture, when
-it is switched off, and where a tape in it reads what another one in it wrote, as each run has to see whether a gradient
-stops there. *Captured*: the next time; it has to make the launches of the first call with the same numbers.
-*Replayed* on the arrays of the capture, where they are given again. *Replayed on copies*: other arrays of the same form
-are copied into memory of the recording, and what was written is copied back.
+it is switched off, and where a tape in it reads what another one in it wrote, as each run has to see where a gradient
+stops. *Captured*: the next time; it has to make the launches of the first call with the same numbers. *Replayed* on the
+arrays of the capture, if given again. *Replayed on copies*: others are copied in, and what was written is copied back.
 """
 
 from __future__ import annotations
@@ -15,6 +14,8 @@ from collections.abc import Callable
 from contextlib import ExitStack
 from types import MethodType
 from typing import Any, TypeVar, overload
+
+import numpy as np
 
 from ..arrays import allocation as memory, capture_log
 from ..arrays.array import array, array_on
@@ -52,31 +53,29 @@ class CallCopies:
             s.data[...] = a.data
             s.allocation.version += 1
             if a.requires_grad and (a.allocation.grad is not None or s.allocation.grad is not None):
-                grad, to, source = s.allocation.gradient(), s.grad, a.grad
-                assert to is not None and source is not None
-                to.data[...] = source.data
+                grad = s.allocation.gradient()
+                s.grad.data[...] = a.grad.data  # type: ignore[union-attr]
                 grad.version += 1
                 grad.mark_published()
 
     def copy_out(self, call: CallArguments) -> None:
         """Copy back what was written, to the arrays of a call and their gradients."""
-        if self.notes is None:  # nothing was done
-            return
-        for a, s in zip(call.arrays, self.own.arrays, strict=True):
-            if s.allocation in self.notes.written:
-                a.allocation.about_to_write(a.span, "a jit function")
+        for a, s in zip(call.arrays, self.own.arrays, strict=True) if self.notes is not None else ():  # None: not begun
+            memory, by, written = a.allocation, a.span.offset - s.span.offset, self.notes.written
+            for span, what in written.get(s.allocation, {}).items():
+                memory.about_to_write(span.on(memory, by), what)
+            if s.allocation in written:
                 a.data[...] = s.data
-            if s.allocation.grad in self.notes.written:
-                grad, to, source = a.allocation.gradient(), a.grad, s.grad
-                assert to is not None and source is not None
+            to, source = (a.grad, s.grad) if s.allocation.grad in written else (None, None)
+            if to is not None and source is not None:
+                grad = memory.gradient()
                 grad.about_to_write(to.span, "backward()")
                 to.data[...] = source.data
                 grad.forget_written(to.span)
                 grad.publisher = s.allocation.gradient().publisher
-            to, by = a.allocation, a.span.offset - s.span.offset
             pass_origins(s, a)
             for span, text in s.allocation.grad_notes.items():
-                to.grad_notes[span.on(to, by).weak()] = text
+                memory.grad_notes[span.on(memory, by).weak()] = text
 
     def original(self, a: array, call: CallArguments) -> array:
         """The array of a call, or on its memory, for which an array on ours stands."""
@@ -101,6 +100,7 @@ class CapturedCall:
 
     def __init__(self, graph: Graph, result: object, script: CallScript, copies: CallCopies | None):
         self.graph, self.result, self.copies, self.own = graph, result, copies, script.own
+        self.held = script.call.held
         self.programs = [p for p in script.programs if p.kernel is not None]
 
     def current(self, call: CallArguments) -> bool:
@@ -110,7 +110,8 @@ class CapturedCall:
         except (LaunchError, GradientError):
             return False
         if self.copies is not None:
-            if any(bound(a, self.own) for a in call.arrays):
+            fixed = any(s.allocation in self.graph.notes.fixed for s in self.copies.own.arrays)
+            if fixed or any(bound(a, self.own) for a in call.arrays):
                 return False
             self.copies.meet(call)
         if any(not run.alive for _, met in self.graph.foreign() for _, run in met):  # which a plain run tells, once
@@ -119,16 +120,12 @@ class CapturedCall:
 
     def replay(self, call: CallArguments) -> Any:
         """Repeat it for a call of the same form. Returns the function's result."""
-        with memory.LOCK:
-            if self.copies is None:
-                self.graph.replay()
-            else:
+        with ExitStack() as stack:
+            if self.copies is not None:
                 self.copies.copy_in(call)
-                try:
-                    self.graph.replay()
-                finally:
-                    self.copies.copy_out(call)
-            return self.returned(call)
+                stack.callback(self.copies.copy_out, call)
+            self.graph.replay()
+        return self.returned(call)
 
     def returned(self, call: CallArguments) -> Any:
         """The function's result, with copies of the arrays that it made, as a replay writes to these again."""
@@ -136,19 +133,22 @@ class CapturedCall:
 
         def handed(a: array) -> array:
             if a.allocation in self.graph.notes.made:
-                made = array_on(duplicate(a.allocation, memo), a.dtype, a.shape, a.strides, a.span.offset)
+                owner = getattr(a.allocation, "of", None) or a.allocation
+                copied = duplicate(owner, memo) if owner is a.allocation else duplicate(owner, memo).gradient()
+                made = array_on(copied, a.dtype, a.shape, a.strides, a.span.offset)
                 pass_origins(a, made)
                 return made
             return a if self.copies is None else self.copies.original(a, call)
 
-        return with_arrays(self.result, handed)
+        given = {id(own): thing for own, thing in zip(self.held, call.held, strict=True)}
+        return with_arrays(self.result, handed, given)
 
 
 class CallForm:
     """The memory of calls whose arguments have one form.
 
     changing   labels of what the first call changed in Python.
-    plain      True if a tape in it reads what another one in it wrote. reached: `reach` of the first call.
+    plain      True if nothing is replayed. reached: `reach` of the first call.
     seen       serials of arrays that were given; `adopted`: serials -> the recording on these arrays.
     """
 
@@ -167,9 +167,7 @@ class CallForm:
 
     def find(self, call: CallArguments) -> CapturedCall | None:
         """The recording that serves a call; None if there is none, or not a current one."""
-        found = self.adopted.find(call.serials)
-        if found is None and call.serials not in self.seen:
-            found = self.copied
+        found = self.adopted.find(call.serials) or (None if call.serials in self.seen else self.copied)
         return found if found is not None and found.current(call) else None
 
 
@@ -199,17 +197,17 @@ class Jit:
             return self.function(*args, **kwargs)
         call = CallArguments(args, kwargs)
         form = self._forms.find(call.form)
-        if form is None or form.state.changed():
+        if form is None or form.state.changes():
             return self._first(call, form)
         if form.plain:
             return self.function(*args, **kwargs)
-        found = form.find(call)
-        if found is None and form.reach(call) != form.reached:
+        with memory.LOCK:  # what is found serves one call at a time
+            if (found := form.find(call)) is not None:
+                self.replays, self._renewed = self.replays + 1, 0
+                return found.replay(call)
+        if form.reach(call) != form.reached:
             return self._first(call, None) if any(form.reached) else self.function(*args, **kwargs)
-        if found is None:
-            return self._captured(call, form)
-        self.replays, self._renewed = self.replays + 1, 0
-        return found.replay(call)
+        return self._captured(call, form)
 
     def _first(self, call: CallArguments, before: CallForm | None) -> Any:
         """Run it plainly and note what it does. `before`: what was known of the form, in another state of Python."""
@@ -218,9 +216,8 @@ class Jit:
         with capture_log.following(script):
             result = self.function(*call.args, **call.kwargs)
         left = self._left_changed(state)
-        again = [link for link in left if before is not None and link.label in before.changing]
-        if again:
-            raise self._refusal(state, again[0])
+        for again in [link for link in left if before is not None and link.label in before.changing]:
+            raise self._refusal(state, again)
         self._count(call, before)
         self._forms.enter(call.form, CallForm(call, state, script, [link.label for link in left]))
         return result
@@ -229,8 +226,7 @@ class Jit:
         """Run it in a capture, on the arrays themselves where they have come before, else on copies."""
         known = call.serials in form.seen
         form.seen.enter(call.serials, None)
-        apart = not form.state.foreign
-        own = call if known else stand_ins(call, form.state.memories) if apart else None
+        own = call if known else None if form.state.foreign else stand_ins(call, form.state.memories)
         copies = None if known or own is None else CallCopies(own)
         script = CallScript(self.__name__, own or call, form.state.memories, form.script)
         capture = Capture()
@@ -250,31 +246,37 @@ class Jit:
         script.complete()
         for link in self._left_changed(form.state):
             raise self._refusal(form.state, link)
-        for _, thing in CallArguments((result,), {}).objects:
+        for thing in (t for _, t in CallArguments((result,), {}).objects if not isinstance(t, type)):
             text = f"it returns a {type(thing).__name__}, which a replay does not make."
             raise refusal(self.__name__, text, instead="arrays, numbers, and tuples, lists, dicts or structs of them")
-        assert capture.graph is not None
-        graph = capture.graph
+        graph: Any = capture.graph
+        wrapped = [memory.known_memory(n) for n in call.held if isinstance(n, np.ndarray)]
         between = any(run in graph.runs for tape in graph.tapes for _, run in tape.border.all_met())
         for tape in graph.tapes:
             if tape.local:
                 tape.border.end()
         made = CapturedCall(graph, result, script, copies)
+        returned = made.returned(call)  # before another thread can find it
         if between:
             form.plain = True
             text = f"a tape in @wb.jit {self.__name__} reads what another one in it wrote, so nothing is replayed:"
             self._tell("tapes", f"{text} one tape around both, or wb.detach(x) of what it reads, is replayed.")
+        elif any(on is not None and on[0] in graph.memory for on in wrapped):
+            form.plain = True
+            self._tell("numpy", f"{self.__name__} wraps a NumPy array, so nothing is replayed: give wb.from_numpy(a).")
+        elif own.changed(call):
+            raise self._refusal(form.state, Link("an argument, or wb.config,", object, None))
         elif copies is None:
             form.adopted.enter(call.serials, made)
         else:
             form.copied = made
-        return made.returned(call)
+        return returned
 
     def _left_changed(self, state: PythonState) -> list[Link]:
         """The links that have changed since `state` was noted, less those that only count, which are told once."""
         changes = state.changes()
         counts = [link for link in changes if state.only_counts(link)]
-        state.drop(counts)
+        state.links = [link for link in state.links if link not in counts]
         for link in counts:
             text = f"{link.label} is changed in Python by @wb.jit {self.__name__}, which replays do not repeat."
             self._tell(link.label, text)
@@ -282,8 +284,7 @@ class Jit:
 
     def _refusal(self, state: PythonState, link: Link) -> LaunchError:
         text = f"it changes {link.label} in Python, which a replay does not do."
-        instead = "arrays that launches write to; or that line outside of the function; or @wb.jit(off=True)"
-        return refusal(self.__name__, text, state.place_of(link), instead=instead)
+        return refusal(self.__name__, text, state.place_of(link), instead=_INSTEAD)
 
     def _count(self, call: CallArguments, before: CallForm | None) -> None:
         """Warn once where nothing is replayed, as an argument or something in Python differs in each call."""
@@ -304,6 +305,7 @@ class Jit:
             warnings.warn(f"{text} [jit]", stacklevel=5)
 
 
+_INSTEAD = "arrays that launches write to; or that line outside of the function; or @wb.jit(off=True)"
 _NEVER = "@wb.jit {}, so nothing is replayed: a one-element array, whose contents may change, is replayed."
 
 
@@ -327,9 +329,8 @@ def jit(function: Callable[..., Any] | None = None, *, off: bool = False) -> Any
     these two calls), and tensors change in torch's sight (not by `.data` or a NumPy array on their memory). Under an
     open tape, in a capture, with `off=True` and with `config.jit = False` the function runs as it stands.
 
-    Raises LaunchError [capture] at the second call for what cannot be repeated (reading values on the host,
-    `record_func`), and LaunchError [jit] where that call launches something else than the first did, or changes Python
-    objects that the function looks at.
+    Raises LaunchError at the second call: [capture] for what cannot be repeated (reading values, `record_func`), [jit]
+    where it launches something else than the first did, or changes in Python what it was given or looks at.
 
     >>> @wb.kernel
     ... def move(x: wb.array[float], dt: float):
@@ -337,13 +338,12 @@ def jit(function: Callable[..., Any] | None = None, *, off: bool = False) -> Any
     ...     x[i] = x[i] + dt * x[i]
     >>> @wb.jit
     ... def steps(x, dt):
-    ...     for _ in range(3):
-    ...         wb.launch(move, dim=2, inputs=[x, dt])
+    ...     wb.launch(move, dim=2, inputs=[x, dt])
     >>> x = wb.ones(2)
     >>> for _ in range(4):
     ...     steps(x, 1.0)
     >>> x.list(), steps.replays
-    ([4096.0, 4096.0], 2)
+    ([16.0, 16.0], 2)
     """
     if function is None:
         return functools.partial(jit, off=off)

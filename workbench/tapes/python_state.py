@@ -37,7 +37,7 @@ from ..kernels.reading.source import Source, codes, names_around, source
 
 MOST = 10_000  # objects that a function may reach
 _MISSING = object()
-_PLAIN = frozenset((int, float, bool, complex, str, bytes, type(None)))
+PLAIN = frozenset((int, float, bool, complex, str, bytes, type(None)))
 _RANDOM = (Random, np.random.RandomState)
 _LEAVES = (Kernel, Func, CodeType)  # kernels watch what they read themselves
 _OURS = __name__.partition(".")[0]
@@ -45,7 +45,7 @@ _WALKED = ("optim", "sparse")  # rooms of this package whose objects hold arrays
 _MAKING = ("__init__", "__new__", "__post_init__")  # what an object that is there does no more
 _ALL_GLOBALS = frozenset(("globals", "eval", "exec"))
 _BY_TEXT = frozenset(("getattr", "vars", "__dict__", "attrgetter", *_ALL_GLOBALS))  # may name any attribute
-_CONSTANT = ("builtins", "numpy", "torch", "jaxlib", "operator", "typing", "_thread")  # libraries of such objects
+_CONSTANT = ("builtins", "numpy", "torch", "jaxlib", "operator", "typing", "_thread", "_collections")
 
 
 @dataclass(frozen=True, eq=False, slots=True)
@@ -84,19 +84,10 @@ class PythonState:
         """The links that lead to something else now."""
         return [link for link in self.links if not same(link.read(), link.was)]
 
-    def changed(self) -> bool:
-        """True if any link leads to something else now."""
-        return any(not same(link.read(), link.was) for link in self.links)
-
-    def drop(self, links: Iterable[Link]) -> None:
-        """Compare these no longer."""
-        gone = {*links}
-        self.links = [link for link in self.links if link not in gone]
-
     def only_counts(self, link: Link) -> bool:
         """True if the user's functions add plain values to what a link leads to, and never look at it."""
         before = {id(leaf) for leaf in _leaves(link.was)}
-        plain = all(type(leaf) in _PLAIN or id(leaf) in before for leaf in _leaves(link.read()))
+        plain = all(type(leaf) in PLAIN or id(leaf) in before for leaf in _leaves(link.read()))
         return plain and not any(_reads(text.tree, link.label) for text in self._sources())
 
     def place_of(self, link: Link) -> Where | None:
@@ -131,7 +122,7 @@ class PythonState:
         return was
 
     def _visit(self, label: str, value: object) -> None:
-        if type(value) in _PLAIN or isinstance(value, _LEAVES) or id(value) in self._kept:
+        if type(value) in PLAIN or isinstance(value, _LEAVES) or id(value) in self._kept:
             return
         self._kept[id(value)] = value
         if isinstance(value, array):
@@ -158,12 +149,15 @@ class PythonState:
                 self._visit(label, part)
         elif isinstance(value, list | tuple | deque | Mapping | set):
             self._items(label, value)
+            if is_users(_package(type(value))):
+                self._object(label, value)
         elif isinstance(value, (Iterator, np.random.Generator, *_RANDOM)):
             self._link(label, object)  # each use changes it, and nobody can tell: it counts as changed
         elif isinstance(value, property):
             self._visit(label, value.fget)
         elif isinstance(value, type):
-            self._visit(label, type(value))
+            for kind in (type(value), *value.__bases__):
+                self._visit(label, kind)
             if is_users(_package(value)):
                 self._classes.add(value)
                 self._attributes(label, vars(value), self._named(label, vars(value)))
@@ -179,6 +173,7 @@ class PythonState:
         read = (lambda: tuple(value.items())) if mapping else functools.partial(tuple, value)
         for k, item in enumerate(self._link(label, read)):
             name, inner = item if mapping else (k, item)
+            self._visit(label, name)
             self._visit(f"{label}[{name!r}]", inner)
 
     def _object(self, label: str, value: object) -> None:
@@ -190,12 +185,15 @@ class PythonState:
         self._visit(label, fields.get("__wrapped__"))
         walked = isinstance(value, Instance | indexedarray) or room.partition(".")[0] in _WALKED
         if package == _OURS and not walked:
+            if "__wrapped__" in fields:  # a jit function
+                self._attributes(label, fields, [n for n in self._named(label, fields) if n != "replays"])
             return
         self.foreign = self.foreign or hasattr(kind, "__dlpack__")
-        slots = [name for base in kind.__mro__ for name in _listed(base.__dict__.get("__slots__"))]
+        listed = [base.__dict__.get("__slots__") or () for base in kind.__mro__]
+        slots = [name for names in listed for name in ((names,) if isinstance(names, str) else names)]
         if (contents := _contents(value)) is not None:
             self._link(label, contents)
-        # What is compared by value never changes: dates, decimals, patterns.
+        # What is compared by value never changes: dates, decimals, patterns. Nor do objects of these libraries.
         elif not (slots or holds or package in _CONSTANT or kind.__hash__ not in (None, object.__hash__)):
             text = f"{label}: of {package}.{kind.__name__} nobody can tell whether it has changed."
             raise LaunchError(text, slug="jit", instead=_INSTEAD)
@@ -207,7 +205,7 @@ class PythonState:
         if len(users) == len(kind.__mro__) - 1:
             self._attributes(label, fields, self._named(label, fields))
         else:
-            self._link(label, functools.partial(tuple, fields))
+            self._link(f"{label}.*", functools.partial(tuple, fields))
             self._attributes(label, fields, fields)
         for name in slots:
             read = functools.partial(getattr, value, name, _MISSING)
@@ -221,10 +219,10 @@ class PythonState:
     def _named(self, label: str, fields: Mapping[str, Any]) -> list[str]:
         """Attributes of an object or a class that code may ask for, be it by an operator; that others stay absent."""
         if self._names & _BY_TEXT:
-            self._link(label, functools.partial(tuple, fields))
+            self._link(f"{label}.*", functools.partial(tuple, fields))
             return list(fields)
         absent = [name for name in self._names if name not in fields]
-        self._link(label, lambda: any(map(fields.__contains__, absent)))
+        self._link(f"{label}.*", lambda: any(map(fields.__contains__, absent)))
         return [n for n in fields if n in self._names or (n.startswith("__") and callable(fields[n]))]
 
     def _function(self, function: FunctionType) -> None:
@@ -240,11 +238,12 @@ class PythonState:
         self.functions.append(function)
         names = dict.fromkeys(name for code in codes(function.__code__) for name in _texts(code))
         self._names.update(names)
+        self._attributes(function.__name__, vars(function), self._named(function.__name__, vars(function)))
         for name in around if names.keys() & _ALL_GLOBALS else names_around(function.__code__):
-            if name in around:
-                self._visit(name, self._link(name, functools.partial(around.get, name, _MISSING)))
+            self._visit(name, self._link(name, functools.partial(around.get, name, _MISSING)))
         for module in _imported(names, around):
             self._visit(module.__name__, module)
+        self._link("__code__", lambda: (function.__code__, *(function.__kwdefaults__ or {}).items()))
         given = self._link("__defaults__", functools.partial(getattr, function, "__defaults__")) or ()
         taken = function.__code__.co_varnames[: function.__code__.co_argcount]
         defaults = dict(zip(taken[len(taken) - len(given) :], given, strict=True)) | (function.__kwdefaults__ or {})
@@ -263,13 +262,13 @@ def same(now: object, then: object) -> bool:
         return False
     if isinstance(now, tuple) and isinstance(then, tuple):
         return len(now) == len(then) and all(map(same, now, then))
-    return (type(now) in _PLAIN or isinstance(now, np.generic | np.dtype | np.ndarray)) and exact(now) == exact(then)
+    return (type(now) in PLAIN or isinstance(now, np.generic | np.dtype | np.ndarray)) and exact(now) == exact(then)
 
 
 def exact(value: object) -> tuple:
     """A key of a number, a text or an array of numbers: equal for the same bits of the same type, and for no others."""
     if isinstance(value, np.ndarray):
-        data = hashlib.blake2b(np.ascontiguousarray(value).tobytes(), digest_size=16).digest()
+        data = hashlib.blake2b(value.tobytes(), digest_size=16).digest()
         return type(value), value.dtype.str, value.shape, data, getattr(value, "type", None)
     return type(value), float(value).hex() if isinstance(value, float | np.floating) else value
 
@@ -285,12 +284,9 @@ def _contents(value: object) -> Callable[[], Any] | None:
     return functools.partial(bytes, value)  # type: ignore[arg-type]
 
 
-def _texts(code: CodeType) -> Iterator[str]:
+def _texts(code: CodeType) -> tuple[str, ...]:
     """The names in code, and its texts, which may be names of attributes."""
-    yield from code.co_names
-    for part in _leaves(code.co_consts):
-        if isinstance(part, str):
-            yield part
+    return *code.co_names, *(part for part in _leaves(code.co_consts) if isinstance(part, str))
 
 
 def _imported(names: Iterable[str], around: Mapping[str, Any]) -> Iterator[ModuleType]:
@@ -303,10 +299,6 @@ def _imported(names: Iterable[str], around: Mapping[str, Any]) -> Iterator[Modul
         for package in packages:
             if isinstance(found := sys.modules.get(f"{package}{name}".rstrip(".")), ModuleType):
                 yield found
-
-
-def _listed(slots: str | Iterable[str] | None) -> Iterable[str]:
-    return (slots,) if isinstance(slots, str) else slots or ()
 
 
 def _package(kind: type) -> str:
@@ -328,23 +320,20 @@ def _inside(cell: CellType) -> Any:
         return _MISSING
 
 
-_ADDING = ("append", "add", "update")
-
-
 def _reads(tree: ast.AST, label: str) -> bool:
     """True if code looks at what it calls `label`, other than to add to it: `n += 1`, `n[k] += 1`, `n.append(1)`.
 
-    Of an attribute only the name counts: another function may call the object something else.
+    Of an attribute only the name counts: another function may call the object something else. What has no name is read.
     """
     adding: set[ast.AST] = set()
     for node in ast.walk(tree):
         if isinstance(node, ast.AugAssign) and isinstance(node.target, ast.Subscript):
             adding.add(node.target.value)
         elif isinstance(node, ast.Expr) and isinstance(called := getattr(node.value, "func", None), ast.Attribute):
-            adding.update([called.value] if called.attr in _ADDING else ())
-    whole, _, name = label.rpartition(".")
+            adding.update([called.value] if called.attr in ("append", "add", "update") else ())
+    whole, _, name = label.partition("[")[0].rpartition(".")
     kind, called = (ast.Attribute, "attr") if whole else (ast.Name, "id")
-    return any(
+    return not name.isidentifier() or any(
         getattr(node, called) == name
         for node in ast.walk(tree)
         if isinstance(node, kind) and isinstance(node.ctx, ast.Load) and node not in adding
