@@ -32,9 +32,7 @@ def check_same(dst: StridedArray, src: StridedArray, what: str) -> None:
         text = f"{what} from {src.label} ({src.dtype}) to {dst.label} ({dst.dtype}): the dtypes differ"
         raise LaunchError(text, slug="dtype", instead=casting(src.dtype, dst.dtype))
     if dst.shape != src.shape:
-        raise LaunchError(
-            f"{what} from {src.label} of shape {src.shape} to {dst.label} of shape {dst.shape}", slug="shape"
-        )
+        raise LaunchError(f"{what}: {src.label} of shape {src.shape}, {dst.label} of shape {dst.shape}", slug="shape")
 
 
 def put(dst: StridedArray, values: XpArray) -> None:

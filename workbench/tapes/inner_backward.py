@@ -150,9 +150,7 @@ class InnerBackward:
             a = x.allocation
             if is_float_memory(x) and a in self.outer.active and a not in self.tape.active:
                 here = f"{name(x)}.requires_grad = True   before the inner tape"
-                raise self._refused(
-                    event, f"{name(x)}, which it reads, depends on this tape and is a constant to it", here
-                )
+                raise self._refused(event, f"{name(x)} depends on this tape, and is a constant to it", here)
         begun, written = self.tape.events[0].id, self.tape.log.written
         for other in self.outer.events:
             if other.noted and other.sources and other.id < event.id and other.writes[0].allocation in written:

@@ -60,8 +60,9 @@ class CallCopies:
 
     def copy_out(self, call: CallArguments) -> None:
         """Copy back what was written, to the arrays of a call and their gradients."""
-        for a, s in zip(call.arrays, self.own.arrays, strict=True) if self.notes is not None else ():  # None: not begun
-            memory, by, written = a.allocation, a.span.offset - s.span.offset, self.notes.written
+        written = {} if self.notes is None else self.notes.written
+        for a, s in zip(call.arrays, self.own.arrays, strict=True) if written else ():
+            memory, by = a.allocation, a.span.offset - s.span.offset
             for span, what in written.get(s.allocation, {}).items():
                 memory.about_to_write(span.on(memory, by), what)
             if s.allocation in written:

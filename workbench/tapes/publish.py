@@ -48,8 +48,8 @@ def publish(
 
 def refuse_losses(grad: GradientMemory, runs: set[RecordingId], written: SpanSet | None) -> None:
     """Raises GradientError [not-handed-on] if walks of these runs will replace what waits in `grad` for another."""
-    for b in waiting(grad) if written else ():
-        if b.run not in runs:
+    for b in waiting(grad):
+        if written is not None and b.run not in runs:
             b.refuse_loss(written)
 
 

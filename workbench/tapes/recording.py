@@ -156,9 +156,8 @@ class Recording:
             constants = self.host.of_constants(command.program.lookups.values(), written)
         plan, flat, needed, arrays = command.plan, command.flat, self.needed, self.arrays
         writes, followed = spans_of(flat, plan.writes), needed.followed
-        event = Event(
-            next(clock), kinds.LAUNCH, plan.program.name, (frame.f_code, frame.f_lasti), None, writes, command
-        )
+        place = frame.f_code, frame.f_lasti
+        event = Event(next(clock), kinds.LAUNCH, plan.program.name, place, None, writes, command)
         if constants:
             event.constants = constants
         late = [k for k in plan.floats if id(flat[k]) not in followed]

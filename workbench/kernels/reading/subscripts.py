@@ -305,17 +305,13 @@ class Places(ReaderBase):
         record = base.load() if isinstance(base, LocalPart) else None
         wanted = dict(record.type.fields).get(target.attr) if isinstance(record, StructParts) else None
         if record is None or wanted is None or isinstance(value, Local) or value.type != wanted:
-            raise self.error(
-                f"{describe(value)} cannot be assigned here", "assign", target, "", "a field of that array type"
-            )
+            raise self.error(f"{describe(value)} cannot be assigned here", "assign", target, "", "a field of its type")
         base.store(record.with_field(target.attr, value))
 
     def assign_each(self, target: ast.Tuple | ast.List, value: Meaning) -> None:
         items = self.unpacked(value, target)
         if len(items) != len(target.elts):
-            raise self.error(
-                f"{len(target.elts)} names on the left, {len(items)} values on the right", "unpack", target
-            )
+            raise self.error(f"{len(target.elts)} names, and {len(items)} values on the right", "unpack", target)
         for t, v in zip(target.elts, items, strict=True):
             self.assign(t, v)
 
