@@ -262,7 +262,7 @@ class Jit:
             form.plain = True
             text = f"a tape in @wb.jit {self.__name__} reads what another one in it wrote, so nothing is replayed:"
             self._tell("tapes", f"{text} one tape around both, or wb.detach(x) of what it reads, is replayed.")
-        elif any(on is not None and on[0] in graph.memory for on in wrapped):
+        elif any(on is not None and on[0] in {**graph.notes.first, **graph.notes.written} for on in wrapped):
             form.plain = True
             self._tell("numpy", f"{self.__name__} wraps a NumPy array, so nothing is replayed: give wb.from_numpy(a).")
         elif own.changed(call):
