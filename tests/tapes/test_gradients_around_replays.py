@@ -234,6 +234,7 @@ def test_what_the_replay_before_wrote_is_told_of_once():
         assert len(said) == told
 
 
+@pytest.mark.host_memory
 def test_what_is_written_to_an_older_array_of_a_gradient_is_told():
     def program(way):
         p, loss = leaf(), wb.zeros(1)
