@@ -9,15 +9,7 @@ import pytest
 
 import workbench as wb
 from tests.support.backends import BACKENDS
-
-N = 3
-X = np.array([0.5, -1.0, 2.0], np.float32)
-
-
-@wb.kernel
-def square(x: wb.array[float], y: wb.array[float]):
-    i = wb.tid()
-    y[i] = x[i] * x[i]
+from tests.support.replays import N, X, leaf, square, total
 
 
 @wb.kernel
@@ -26,18 +18,9 @@ def move(x: wb.array[float], v: wb.array[float]):
     x[i] = x[i] + 0.5 * v[i]
 
 
-@wb.kernel
-def total(x: wb.array[float], s: wb.array[float]):
-    wb.atomic_add(s, 0, x[wb.tid()] * x[wb.tid()])
-
-
 @pytest.fixture(params=BACKENDS, autouse=True)
 def backend(request, monkeypatch):
     monkeypatch.setattr(wb.config, "backend", request.param)
-
-
-def leaf(values=X):
-    return wb.array(values, requires_grad=True)
 
 
 def physics(q):

@@ -624,7 +624,8 @@ def host_write(
     if (script := capture_log.told.script) is not None and script.host_write(kind, dst, src, value, sources):
         return
     with LOCK:
-        capture_log.reads(*((dst,) if src is None else (dst, src)))
+        if capture_log.opened is not None:
+            capture_log.reads(*((dst,) if src is None else (dst, src)))
         tape = recorder()
         if tape is not None:
             tape.host_event(kind, dst, src, value, perform, caller_where(), sources)

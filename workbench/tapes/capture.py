@@ -59,7 +59,7 @@ class Graph:
         tape_of: dict[Any, Any] = {g: weakref.ref(tape) for g, tape in notes.published.items() if g.publisher[0]}
         self._grads = [(g, tape_of.get(g), tuple(g.written)) for g in grads]
         self._notes = [(g.of, dict(g.of.grad_notes)) for g in notes.published if g.of.grad_notes]
-        self._losses = [(g, tape.border.run, tape.log.written.get(g.of)) for g, tape in notes.published.items()]
+        self._losses = [(g, tape.log.written.get(g.of)) for g, tape in notes.published.items()]
         self._outside = [(t, read_before(t.events, w, notes.made)) for t, w in notes.tapes.items() if t.last_seeds]
         self._living = {run for tape in notes.tapes for _, run in tape.border.all_met() if run.alive}  # when last met
         self._undone: list[tuple[Any, GradientError]] = []  # tapes whose launches have not run since the capture
@@ -169,9 +169,8 @@ class Graph:
             raise _outdated(f"wb.config.{changed[0]}", "The replay would run what was compiled without it.")
         for look in self.notes.unchanged.values():
             look()
-        for grad, run, written in self._losses:
-            if grad.borders:
-                refuse_losses(grad, {run, *self.runs}, written)
+        for grad, written in (pair for pair in self._losses if pair[0].borders):
+            refuse_losses(grad, self.runs, written)
         for a, name, version, seen in self._fixed:
             if a.version != version or seen != _seen(a):
                 why = "Whether two threads of it meet was looked at once, and may be different now."
