@@ -205,7 +205,7 @@ def __getattr__(name: str) -> object:
     reason = _why_refused(name)
     if reason is not None:
         return _Refused(name, reason)
-    instead = "" if name.startswith("__") else _instead_of(name, __all__)
+    instead = "" if name.startswith("_") else _instead_of(name, __all__)
     raise AttributeError(_compose(f"module {__name__!r} has no attribute {name!r}", None, "", instead, "unknown-name"))
 
 

@@ -11,6 +11,7 @@ from corpus import Program, load
 
 import workbench as wb
 from tests.fuzz import vmap as fuzz
+from tests.support.backends import BACKENDS
 
 F = wb.float64
 ROWS = 3
@@ -121,12 +122,17 @@ def row(a: wb.array, b: int) -> wb.array:
     return a[b] if a.ndim > 1 else a[b : b + 1]
 
 
+MAPPED = [
+    pytest.param(program, *backend.values, marks=backend.marks, id=f"{backend.values[0]}-{program}")
+    for backend in BACKENDS  # where it is compiled, a third: what is mapped is a kernel like any other
+    for program in list(PROGRAMS.values())[:: 1 if backend.values[0] == "numpy" else 3]
+]
 OTHER = {"a_grid_of_four_axes": "vmap", "the_old_value_of_an_atomic_in_one_thread": "atomic-order"}
 
 
 @pytest.mark.sampled
 @pytest.mark.filterwarnings("ignore:.*overw:UserWarning")
-@pytest.mark.parametrize("program", PROGRAMS.values(), ids=str)
+@pytest.mark.parametrize(("program", "backend"), MAPPED, indirect=["backend"])
 def test_programs_of_the_corpus_are_mapped_to_the_last_bit(program: Program):
     F = program.dtypes[-1]
     try:

@@ -309,7 +309,7 @@ def _program(event: Event) -> tuple[Derived, Any]:
 
 def _make(plan: Plan, active: frozenset[str]) -> tuple[Derived, Any]:
     program = plan.program
-    made = tangent(program.function, active, plan.changing)
+    made = program.once(tangent, program.function, active, plan.changing)
     if made.ordered and plan.form.backend == "cuda" and math.prod(plan.form.dims) > 1:
         text = f"Kernel {program.name!r} uses what an atomic returned: on a GPU a matter of the order of threads."
         instead = "device='cpu' for this launch"
