@@ -252,3 +252,20 @@ def test_threads_get_the_results_of_their_own_calls():
 
     form.__class__ = Watched
     assert step(wb.array([2.0, 3.0])).list() == [4.0, 9.0] and found == [[25.0, 25.0]]
+
+
+def by_its_text(x, number):
+    y = wb.zeros(2)
+    wb.launch(scale, 2, [x, float(len(repr(number)))], [y])
+    return y
+
+
+@pytest.mark.parametrize(
+    ("one", "other"),
+    [(0.0, -0.0), (0j, complex(0, -0.0)), (1, True), (1, 1.0), (np.complex64(0), np.complex64(complex(-0.0, 0)))],
+)
+def test_equal_numbers_of_other_bits_or_types_are_other_calls(one, other):
+    run = wb.jit(by_its_text)
+    for number in [one] * 3 + [other] * 3 + [one]:
+        assert run(wb.array([1.0, 2.0]), number).list()[0] == len(repr(number))
+    assert len(repr(one)) != len(repr(other))
