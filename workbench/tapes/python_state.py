@@ -268,7 +268,7 @@ def same(now: object, then: object) -> bool:
 def exact(value: object) -> tuple:
     """A key of a number, a text or an array of numbers: equal for the same bits of the same type, and for no others."""
     if isinstance(value, np.ndarray | complex | np.complexfloating):
-        data = hashlib.blake2b(np.asarray(value).tobytes(), digest_size=16).digest()
+        data = hashlib.blake2b(np.asanyarray(value).tobytes(), digest_size=16).digest()
         return type(value), str(getattr(value, "dtype", "")), np.shape(value), data, getattr(value, "type", None)
     return type(value), float(value).hex() if isinstance(value, float | np.floating) else value
 
