@@ -246,7 +246,7 @@ def test_a_descent_may_shorten_its_steps_to_the_radius():
     case, run = CASES["three balls"], wb.value_and_grad(CASES["three balls"].loss, trust=True)
     x = np.array(case.start, np.float32)
     value, g = run(x)
-    for _ in range(2):
+    for _ in range(3):
         slope, step = np.linalg.norm(g), 0.9 * run.trust.radius
         assert run.trust.radius == wb.trust(case.loss, x).radius
         x = x - (step * g / slope).astype(np.float32)

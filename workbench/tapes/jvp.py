@@ -299,7 +299,7 @@ STEPS: dict[str, Callable[[Tape, Event, Workspace, dict], None]] = {
 
 
 def _program(event: Event) -> tuple[Derived, Any]:
-    """The tangent of a launch, and what runs it: made once per plan and active set."""
+    """The tangent of a launch, one for all plans of its kernel, and what runs it, made once per plan and active set."""
     plan, active = event.command.plan, event.reverse.reverse.active
     key = "tangent", active
     if key not in plan.derived:

@@ -269,7 +269,7 @@ def exact(value: object) -> tuple:
     """A key of a number, a text or an array of numbers: equal for the same bits of the same type, and for no others."""
     if isinstance(value, np.ndarray | complex | np.complexfloating):
         data = hashlib.blake2b(np.asanyarray(value).tobytes(), digest_size=16).digest()
-        return type(value), str(getattr(value, "dtype", "")), np.shape(value), data, getattr(value, "type", None)
+        return type(value), getattr(value, "dtype", None), np.shape(value), data, getattr(value, "type", None)
     return type(value), float(value).hex() if isinstance(value, float | np.floating) else value
 
 
